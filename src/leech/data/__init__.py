@@ -1,0 +1,1 @@
+"""The numpy world: signal, moves, anchors, chunks and the corpus on disk."""

@@ -1,0 +1,1 @@
+"""How good a model is: metrics and the evaluation of a model on a corpus."""

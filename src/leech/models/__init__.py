@@ -1,0 +1,1 @@
+"""Networks: layers, architectures as TOML, the model folder and inference."""

@@ -1,0 +1,1 @@
+"""Calls on new reads: the streaming predictor and the writers of its outputs."""

@@ -1,0 +1,1 @@
+"""Training: configuration, losses, optimisation and the one loop."""
