@@ -18,7 +18,9 @@ class ReadSources:
     pod5: tuple[Path, ...] = knob(help="POD5 file or directory tree; give it again, or several paths after it.")
     bam: Path = knob(help="Aligned BAM with move tables (mv, ts, ns tags); '-' reads standard input.")
     reference: Path = knob(help="FASTA of the references in the BAM.")
-    min_mapq: int = knob(0, minimum=0, maximum=255, help="Smallest mapping quality used; isodecoders give good reads 0.")
+    min_mapq: int = knob(
+        0, minimum=0, maximum=255, help="Smallest mapping quality used; isodecoders give good reads 0."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +30,9 @@ class PrepareConfig:
     label: str | None = knob(None, help="State of every read of this library, for example 'charged'.")
     sample: str | None = knob(None, help="Sample name; default: the POD5 run information's.")
     kmer_table: Path | None = knob(None, help="K-mer level table (KMER<TAB>level, gzip allowed) for expected levels.")
-    workers: int = knob(1, minimum=1, maximum=512, help="Processes that decode and cut; the corpus is the same at any number.")
+    workers: int = knob(
+        1, minimum=1, maximum=512, help="Processes that decode and cut; the corpus is the same at any number."
+    )
     batch_reads: int = knob(500, minimum=1, expose=False, help="Reads handed to a worker at once.")
 
 
@@ -37,7 +41,16 @@ class MergeConfig:
     """How ``leech data merge`` joins and splits."""
 
     split: tuple[float, float, float] = knob(
-        (0.7, 0.15, 0.15), minimum=0.0, maximum=1.0, help="Shares of parent reads for train, validation and test; sum 1."
+        (0.7, 0.15, 0.15),
+        minimum=0.0,
+        maximum=1.0,
+        help="Shares of parent reads for train, validation and test; sum 1.",
     )
     positive_label: str | None = knob(None, help="Which of two labels counts as positive; training needs to know.")
     seed: int = knob(0, minimum=0, help="Seed of the split.")
+
+    def __post_init__(self) -> None:
+        if abs(sum(self.split) - 1) > 1e-6:
+            raise ValueError(
+                f"split shares {' '.join(map(str, self.split))} sum to {sum(self.split):g}; they must sum to 1"
+            )

@@ -43,7 +43,8 @@ BASE_EFFECTS = np.array(
 def encode_bases(sequence: str | bytes) -> NDArray[np.uint8]:
     """Return base codes of a sequence: A C G T/U (either case) as 0 1 2 3, everything else as 4."""
     raw = sequence.encode("ascii", "replace") if isinstance(sequence, str) else sequence
-    return _CODES[np.frombuffer(raw, dtype=np.uint8)]
+    codes: NDArray[np.uint8] = _CODES[np.frombuffer(raw, dtype=np.uint8)]
+    return codes
 
 
 def additive_levels(codes: NDArray[np.uint8]) -> NDArray[np.float32]:
@@ -53,7 +54,9 @@ def additive_levels(codes: NDArray[np.uint8]) -> NDArray[np.float32]:
     """
     table = np.concatenate([BASE_EFFECTS, np.zeros((len(BASE_EFFECTS), 1), dtype=np.float32)], axis=1)
     padded = np.concatenate([codes, np.full(len(BASE_EFFECTS) - 1, UNKNOWN_BASE, dtype=np.uint8)])
-    return np.sum([table[offset, padded[offset : offset + len(codes)]] for offset in range(len(BASE_EFFECTS))], axis=0)
+    levels = [table[offset, padded[offset : offset + len(codes)]] for offset in range(len(BASE_EFFECTS))]
+    total: NDArray[np.float32] = np.sum(levels, axis=0, dtype=np.float32)
+    return total
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,9 @@ class KmerTable:
             raise InputError(f"K-mer table '{path}' holds a level that is not a number: {error}.") from error
         index = codes @ (4 ** np.arange(size - 1, -1, -1, dtype=np.int64))
         if codes.max() == UNKNOWN_BASE or len(np.unique(index)) != len(rows) or not np.isfinite(values).all():
-            raise InputError(f"K-mer table '{path}' has unknown letters, repeated k-mers or levels that are not finite.")
+            raise InputError(
+                f"K-mer table '{path}' has unknown letters, repeated k-mers or levels that are not finite."
+            )
         levels = np.empty(len(rows), dtype=np.float32)
         levels[index] = values
         return cls(levels=levels, size=size, sha256=hashlib.sha256(text).hexdigest())

@@ -44,7 +44,9 @@ class Recipe:
     base_justify: Literal["start", "center", "end"] = knob(
         "start", help="Which point of the focus base is the focus position."
     )
-    bases_before: int = knob(20, minimum=0, maximum=500, help="Bases before the focus whose sequence and dwell are kept.")
+    bases_before: int = knob(
+        20, minimum=0, maximum=500, help="Bases before the focus whose sequence and dwell are kept."
+    )
     bases_after: int = knob(20, minimum=0, maximum=500, help="Bases after the focus whose sequence and dwell are kept.")
     feature_start: int = knob(-8, help="First base offset of the per-base level features (0 is the focus).")
     feature_end: int = knob(8, help="Last base offset of the per-base level features, inclusive.")
@@ -59,7 +61,9 @@ class Recipe:
     )
     kmer_size: int | None = knob(None, expose=False, help="k of the k-mer table.")
     kmer_centre: int | None = knob(
-        None, minimum=0, help="Position within the k-mer (0-based) whose base carries the level; default: chosen by the data."
+        None,
+        minimum=0,
+        help="Position within the k-mer (0-based) whose base carries the level; default: chosen by the data.",
     )
 
     def __post_init__(self) -> None:

@@ -1,0 +1,208 @@
+"""What a person at the shell sees: log records, progress and tables.
+
+Hides: rich, and whether a terminal listens. Belongs here: presentation that every command shares; what is presented comes
+as plain values. Invariants: talk goes to stderr, data to stdout; without a terminal everything is plain lines; nothing
+here is imported by ``--help`` and rich only where a terminal listens.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+logger = logging.getLogger("leech")
+
+_LINE_INTERVAL_S = 5.0
+"""Seconds between two plain progress lines."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of text cells, to be shown or written by whoever prints it."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+class Task(Protocol):
+    """One running piece of work."""
+
+    def advance(self, amount: int = 1) -> None:
+        """Count finished units."""
+
+    def describe(self, text: str) -> None:
+        """Show a short state beside the count, for example the current loss."""
+
+
+class Progress(Protocol):
+    """Makes tasks; which implementation is a matter of where stderr goes."""
+
+    def task(self, name: str, *, unit: str, total: int | None = None) -> AbstractContextManager[Task]:
+        """Begin a task of ``total`` units (None when unknown)."""
+
+
+class SilentTask:
+    """Shows nothing."""
+
+    def advance(self, amount: int = 1) -> None:
+        """Count finished units."""
+
+    def describe(self, text: str) -> None:
+        """Show a short state."""
+
+
+class SilentProgress:
+    """Shows nothing."""
+
+    @contextmanager
+    def task(self, name: str, *, unit: str, total: int | None = None) -> Iterator[Task]:
+        """Begin a task."""
+        yield SilentTask()
+
+
+class _LineTask:
+    def __init__(
+        self, name: str, unit: str, total: int | None, write: Callable[[str], None], clock: Callable[[], float]
+    ):
+        self._name, self._unit, self._total, self._write, self._clock = name, unit, total, write, clock
+        self._done, self._text = 0, ""
+        self._start = self._last = clock()
+
+    def advance(self, amount: int = 1) -> None:
+        self._done += amount
+        if self._clock() - self._last >= _LINE_INTERVAL_S:
+            self._last = self._clock()
+            self.show()
+
+    def describe(self, text: str) -> None:
+        self._text = text
+
+    def show(self) -> None:
+        elapsed = max(self._clock() - self._start, 1e-9)
+        rate = self._done / elapsed
+        parts = [f"{self._name}: {self._done}" + (f"/{self._total}" if self._total else "") + f" {self._unit}"]
+        parts.append(f"{rate:.0f} {self._unit}/s")
+        if self._total and rate > 0 and self._done < self._total:
+            parts.append(f"{format_duration((self._total - self._done) / rate)} left")
+        else:
+            parts.append(format_duration(elapsed))
+        if self._text:
+            parts.append(self._text)
+        self._write(", ".join(parts))
+
+
+class LineProgress:
+    """A plain line every few seconds and one at the end; for logs and files."""
+
+    def __init__(self, stream: IO[str] | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._stream = stream
+        self._clock = clock
+
+    def _write(self, line: str) -> None:
+        print(line, file=self._stream or sys.stderr, flush=True)
+
+    @contextmanager
+    def task(self, name: str, *, unit: str, total: int | None = None) -> Iterator[Task]:
+        """Begin a task."""
+        task = _LineTask(name, unit, total, self._write, self._clock)
+        yield task
+        task.show()
+
+
+class _BarTask:
+    def __init__(self, bar: object, number: object) -> None:
+        self._bar, self._number = bar, number
+
+    def advance(self, amount: int = 1) -> None:
+        self._bar.advance(self._number, amount)  # type: ignore[attr-defined]
+
+    def describe(self, text: str) -> None:
+        self._bar.update(self._number, text=text)  # type: ignore[attr-defined]
+
+
+class BarProgress:
+    """A rich progress bar on the terminal behind stderr."""
+
+    @contextmanager
+    def task(self, name: str, *, unit: str, total: int | None = None) -> Iterator[Task]:
+        """Begin a task."""
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn(unit),
+            TimeRemainingColumn(elapsed_when_finished=True),
+            TextColumn("{task.fields[text]}"),
+        )
+        with Progress(*columns, console=_rich_console(), transient=False) as bar:
+            yield _BarTask(bar, bar.add_task(name, total=total, text=""))
+
+
+def choose_progress(*, quiet: bool = False) -> Progress:
+    """Return the progress display that suits where stderr goes."""
+    if quiet:
+        return SilentProgress()
+    return BarProgress() if sys.stderr.isatty() else LineProgress()
+
+
+def set_up_logging(*, verbose: bool = False, quiet: bool = False) -> None:
+    """Send leech's log records to stderr: INFO and above, DEBUG with ``verbose``, WARNING with ``quiet``."""
+    handler: logging.Handler
+    if sys.stderr.isatty():
+        from rich.logging import RichHandler
+
+        handler = RichHandler(console=_rich_console(), show_path=False, show_time=False, markup=False)
+        handler.setFormatter(logging.Formatter("%(message)s"))
+    else:
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
+    logger.handlers[:] = [handler]
+    logger.propagate = False
+    logger.setLevel(logging.DEBUG if verbose else logging.WARNING if quiet else logging.INFO)
+
+
+def render(table: Table, stream: IO[str]) -> None:
+    """Write a table to ``stream``: drawn on a terminal, aligned plain text elsewhere."""
+    if stream.isatty():
+        from rich.console import Console
+        from rich.table import Table as RichTable
+
+        drawn = RichTable(title=table.title, title_justify="left")
+        for column in table.columns:
+            drawn.add_column(column, overflow="fold")
+        for row in table.rows:
+            drawn.add_row(*row)
+        Console(file=stream).print(drawn, markup=False)
+        return
+    widths = [max(len(cells[place]) for cells in (table.columns, *table.rows)) for place in range(len(table.columns))]
+    lines = [table.title] if table.title else []
+    for cells in (table.columns, *table.rows):
+        lines.append("  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip())
+    stream.write("\n".join(lines) + "\n")
+
+
+def format_duration(seconds: float) -> str:
+    """Return seconds as words: 4 s, 3 min 20 s, 2 h 05 min."""
+    whole = int(seconds + 0.5)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def _rich_console() -> Console:
+    from rich.console import Console
+
+    return Console(stderr=True)

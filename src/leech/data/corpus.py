@@ -1,0 +1,430 @@
+"""The corpus on disk: ``manifest.json`` and one real ``.npy`` file per column, memory-mapped.
+
+Hides: the file layout, category codes, digests, and that a merged corpus is a set of references to others. Belongs here:
+writing and reading columns; what the columns mean is decided in ``chunks.py`` and documented in ``docs/formats.md``.
+Invariants: rows keep the order in which they were written; equal rows and recipe give equal bytes and an equal digest,
+whoever wrote them and when (time, command line and versions live in ``provenance.json``, outside the digest); nothing is
+pickled; opening costs the same at any size.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, BinaryIO, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from leech.config import build, to_mapping
+from leech.data.recipe import CONTEXT_BASES, Recipe
+from leech.errors import InputError, LeechError, MismatchError
+
+FORMAT = "leech-corpus"
+SCHEMA_VERSION = 1
+SPLITS = ("train", "validation", "test")
+CATEGORICAL = ("reference", "flow_cell", "run", "sample", "label")
+"""Columns of integer codes whose names stand in the manifest, in order of first appearance."""
+
+Array = NDArray[Any]
+
+
+def column_layout(recipe: Recipe) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
+    """Return dtype and shape per chunk of every column that this recipe fills, in file order."""
+    bases = (recipe.num_feature_bases,)
+    layout: dict[str, tuple[str, tuple[int, ...]]] = {
+        "signal": ("<i2", (recipe.num_samples,)),
+        "valid_start": ("<i2", ()),
+        "valid_end": ("<i2", ()),
+        "shift": ("<f4", ()),
+        "scale": ("<f4", ()),
+        "focus_base_start": ("<i4", ()),
+        "focus_raw_sample": ("<i4", ()),
+        "dwell": ("<u2", (recipe.num_bases,)),
+        "median_dwell": ("<f4", ()),
+        "sequence": ("|u1", (recipe.num_bases + 2 * CONTEXT_BASES,)),
+        "level_mean": ("<f4", bases),
+        "level_median": ("<f4", bases),
+        "level_sd": ("<f4", bases),
+        "level_range": ("<f4", bases),
+        "read_id": ("|u1", (16,)),
+        "parent_id": ("|u1", (16,)),
+        "reference": ("<i4", ()),
+        "flow_cell": ("<u2", ()),
+        "run": ("<u2", ()),
+        "sample": ("<u2", ()),
+        "label": ("<i2", ()),
+        "mapq": ("|u1", ()),
+        "junction_indel": ("|u1", ()),
+    }
+    if recipe.kmer_table_sha256 is not None:
+        layout["expected_level"] = ("<f4", bases)
+    return {name: (np.dtype(code), shape) for name, (code, shape) in layout.items()}
+
+
+@dataclass(frozen=True)
+class ChunkArrays:
+    """Chunks in memory.
+
+    :ivar columns: array per column, all of one length, dtypes and shapes of :func:`column_layout`; categorical columns
+        hold codes into ``categories``, and label -1 means no label.
+    :ivar categories: names by categorical column.
+    """
+
+    columns: Mapping[str, Array]
+    categories: Mapping[str, Sequence[str]]
+
+    def __len__(self) -> int:
+        return len(self.columns["shift"])
+
+
+@dataclass(frozen=True)
+class Source:
+    """A corpus that a merged corpus refers to: path relative to the merged folder, digest and number of chunks."""
+
+    path: str
+    digest: str
+    num_chunks: int
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The checked content of ``manifest.json``.
+
+    :ivar kind: "chunks" holds all columns itself; "merged" holds a split per row and refers to its sources, whose rows
+        follow one another in the order of ``sources``.
+    :ivar columns: per column: dtype, shape and the sha256 of its values.
+    :ivar counts: records by outcome, summed over all inputs.
+    :ivar runs: sampling rate in Hz by run name.
+    """
+
+    format: Literal["leech-corpus"]
+    schema_version: int
+    kind: Literal["chunks", "merged"]
+    num_chunks: int
+    recipe: dict[str, Any]
+    recipe_digest: str
+    columns: dict[str, dict[str, Any]]
+    categories: dict[str, list[str]]
+    counts: dict[str, int]
+    digest: str
+    runs: dict[str, int]
+    sources: list[Source]
+    positive_label: str | None
+    settings: dict[str, Any]
+
+
+class _ColumnFile:
+    """One ``.npy`` file that grows row by row; its header is rewritten with the final length on closing."""
+
+    def __init__(self, path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
+        self.dtype, self.shape, self.rows = dtype, shape, 0
+        self.hash = hashlib.sha256()
+        self._file: BinaryIO = path.open("w+b")
+        self._header()
+
+    def _header(self) -> None:
+        self._file.seek(0)
+        header = {
+            "descr": np.lib.format.dtype_to_descr(self.dtype),
+            "fortran_order": False,
+            "shape": (self.rows, *self.shape),
+        }
+        # numpy pads the header for a growing first axis, so that the final length fits in place.
+        np.lib.format.write_array_header_1_0(self._file, header)
+
+    def append(self, values: Array) -> None:
+        data = np.ascontiguousarray(values, dtype=self.dtype).reshape(len(values), *self.shape).tobytes()
+        self.hash.update(data)
+        self._file.write(data)
+        self.rows += len(values)
+
+    def close(self) -> dict[str, Any]:
+        self._header()
+        self._file.close()
+        return {"dtype": self.dtype.str, "shape": [self.rows, *self.shape], "sha256": self.hash.hexdigest()}
+
+    def abandon(self) -> None:
+        self._file.close()
+
+
+def write_array(path: Path, values: Array) -> dict[str, Any]:
+    """Write one whole column and return its entry for the manifest."""
+    file = _ColumnFile(path, values.dtype, values.shape[1:])
+    file.append(values)
+    return file.close()
+
+
+class CorpusWriter:
+    """Writes a corpus of kind "chunks" into an existing empty folder; a context manager that closes its files."""
+
+    def __init__(self, folder: Path, recipe: Recipe) -> None:
+        self.folder, self.recipe = folder, recipe
+        self._files = {
+            name: _ColumnFile(folder / f"{name}.npy", dtype, shape)
+            for name, (dtype, shape) in column_layout(recipe).items()
+        }
+        self._codes: dict[str, dict[str, int]] = {name: {} for name in CATEGORICAL}
+        self.num_chunks = 0
+
+    def __enter__(self) -> CorpusWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for file in self._files.values():
+            file.abandon()
+
+    def append(self, chunks: ChunkArrays) -> None:
+        """Append chunks.
+
+        :raises LeechError: a value that no later step could use (not finite, or a scale that is not positive).
+        """
+        for name, file in self._files.items():
+            values = chunks.columns[name]
+            if values.dtype.kind == "f" and name != "expected_level" and not np.isfinite(values).all():
+                raise LeechError(f"Column '{name}' of a chunk is not finite; such a chunk must be counted, not stored.")
+            if name == "scale" and (values <= 0).any():
+                raise LeechError("A chunk has a scale that is not positive; such a read must be counted, not stored.")
+            if name in CATEGORICAL:
+                values = self._recode(name, values, chunks.categories[name])
+            file.append(values)
+        self.num_chunks += len(chunks)
+
+    def _recode(self, column: str, local: Array, names: Sequence[str]) -> Array:
+        codes = self._codes[column]
+        for code in dict.fromkeys(local.tolist()):
+            if code >= 0:
+                codes.setdefault(names[code], len(codes))
+        table = np.array([codes.get(name, -1) for name in names] + [-1], dtype=np.int64)
+        mapped: Array = table[local]
+        return mapped
+
+    def finish(self, *, counts: Mapping[str, int], runs: Mapping[str, int], settings: Mapping[str, Any]) -> Manifest:
+        """Close the columns and write the manifest."""
+        columns = {name: file.close() for name, file in self._files.items()}
+        return write_manifest(
+            self.folder,
+            kind="chunks",
+            num_chunks=self.num_chunks,
+            recipe=self.recipe,
+            columns=columns,
+            categories={name: list(codes) for name, codes in self._codes.items()},
+            counts=dict(counts),
+            runs={name: runs[name] for name in self._codes["run"]},
+            settings=dict(settings),
+        )
+
+
+def write_manifest(
+    folder: Path,
+    *,
+    kind: Literal["chunks", "merged"],
+    num_chunks: int,
+    recipe: Recipe,
+    columns: dict[str, dict[str, Any]],
+    categories: dict[str, list[str]],
+    counts: dict[str, int],
+    runs: dict[str, int],
+    settings: dict[str, Any],
+    sources: Sequence[Source] = (),
+    positive_label: str | None = None,
+) -> Manifest:
+    """Write ``manifest.json`` last, so that a folder without one is known to be incomplete."""
+    content: dict[str, Any] = {
+        "format": FORMAT,
+        "schema_version": SCHEMA_VERSION,
+        "kind": kind,
+        "num_chunks": num_chunks,
+        "recipe": to_mapping(recipe),
+        "recipe_digest": recipe.digest(),
+        "columns": columns,
+        "categories": categories,
+        "counts": counts,
+        "runs": runs,
+        "sources": [vars(source) for source in sources],
+        "positive_label": positive_label,
+        "settings": settings,
+    }
+    # Where a source lies is no part of what it holds.
+    hashed = {**content, "sources": [source.digest for source in sources]}
+    text = json.dumps(hashed, sort_keys=True, separators=(",", ":"))
+    content["digest"] = "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+    (folder / "manifest.json").write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    return build(Manifest, content, source="manifest")
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Read and check ``manifest.json``.
+
+    :raises InputError: no corpus there, an incomplete one, or a manifest that is not of this format and version.
+    """
+    path = folder / "manifest.json"
+    if not path.is_file():
+        what = "has no manifest.json: it is not a complete corpus" if folder.is_dir() else "does not exist"
+        raise InputError(f"Corpus '{folder}' {what}.", hint="Make one with 'leech data prepare' or 'leech data merge'.")
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise InputError(f"Cannot read '{path}': {error}.") from error
+    found = content.get("format") if isinstance(content, dict) else None
+    if found != FORMAT:
+        raise InputError(f"'{path}' is not a leech corpus manifest (format {found!r}, expected '{FORMAT}').")
+    if content.get("schema_version") != SCHEMA_VERSION:
+        raise InputError(
+            f"Corpus '{folder}' has schema version {content.get('schema_version')}; this leech reads {SCHEMA_VERSION}.",
+            hint="Prepare the corpus again with this version of leech.",
+        )
+    try:
+        return build(Manifest, content, source=str(path))
+    except LeechError as error:
+        raise InputError(error.message, hint="The manifest was edited or damaged; prepare the corpus again.") from error
+
+
+class Corpus:
+    """A corpus opened for reading; nothing is loaded before it is asked for.
+
+    :ivar path: the folder.
+    :ivar manifest: what ``manifest.json`` says.
+    :ivar recipe: how its chunks were cut.
+    :ivar categories: names by categorical column; of a merged corpus, over all sources.
+    :ivar parts: the opened sources of a merged corpus, in row order; empty otherwise.
+    """
+
+    def __init__(self, path: Path, manifest: Manifest) -> None:
+        self.path, self.manifest = path, manifest
+        self.recipe = build(Recipe, manifest.recipe, source=str(path / "manifest.json"))
+        if self.recipe.digest() != manifest.recipe_digest:
+            raise MismatchError(
+                f"Corpus '{path}' was cut by a recipe that this version of leech would carry out differently "
+                f"(recorded {manifest.recipe_digest}, now {self.recipe.digest()}).",
+                hint="Prepare the corpus again with this version of leech.",
+            )
+        self.categories = manifest.categories
+        self.parts = [self._open_source(source) for source in manifest.sources]
+        self._starts = np.cumsum([0, *(source.num_chunks for source in manifest.sources)])
+
+    @classmethod
+    def open(cls, path: Path) -> Corpus:
+        """Open the corpus in folder ``path``.
+
+        :raises InputError: not a complete corpus of this format.
+        :raises MismatchError: a source of a merged corpus changed since the merge.
+        """
+        return cls(path, read_manifest(path))
+
+    def __len__(self) -> int:
+        return self.manifest.num_chunks
+
+    @property
+    def labels(self) -> list[str]:
+        """Label names by code."""
+        return self.categories["label"]
+
+    @property
+    def is_split(self) -> bool:
+        """Whether rows are assigned to train, validation and test."""
+        return "split" in self.manifest.columns
+
+    def has_column(self, name: str) -> bool:
+        """Whether every chunk has this column."""
+        return (
+            all(part.has_column(name) for part in self.parts)
+            if self.parts and name not in self.manifest.columns
+            else name in self.manifest.columns
+        )
+
+    def _open_source(self, source: Source) -> Corpus:
+        folder = (self.path / source.path).resolve()
+        try:
+            part = Corpus.open(folder)
+        except InputError as error:
+            raise InputError(
+                f"Merged corpus '{self.path}' refers to '{folder}', which cannot be opened: {error.message}",
+                hint="A merged corpus needs its sources where they were; move them together, or merge again.",
+            ) from error
+        if part.manifest.digest != source.digest:
+            raise MismatchError(
+                f"'{folder}' changed since it was merged into '{self.path}' "
+                f"(recorded {source.digest}, found {part.manifest.digest}).",
+                hint="Merge again, so that splits and counts describe the data that is there.",
+            )
+        return part
+
+    @cached_property
+    def _maps(self) -> dict[str, Array]:
+        return {}
+
+    def _map(self, name: str) -> Array:
+        if name not in self._maps:
+            path = self.path / f"{name}.npy"
+            expected = self.manifest.columns[name]
+            try:
+                array = np.load(path, mmap_mode="r", allow_pickle=False)
+            except (OSError, ValueError) as error:
+                raise InputError(f"Cannot read column file '{path}': {error}.") from error
+            if list(array.shape) != expected["shape"] or array.dtype.str != expected["dtype"]:
+                raise InputError(
+                    f"Column file '{path}' holds {array.dtype.str} {array.shape}, but the manifest says "
+                    f"{expected['dtype']} {tuple(expected['shape'])}: the corpus is damaged."
+                )
+            # A plain view of the mapped pages: indexing a numpy.memmap costs several times as much.
+            self._maps[name] = array.view(np.ndarray)
+        return self._maps[name]
+
+    @cached_property
+    def _recodings(self) -> dict[str, list[Array]]:
+        """Per categorical column and source, the code in this corpus of each code in the source; -1 stays -1."""
+        return {
+            column: [
+                np.array([self.categories[column].index(name) for name in part.categories[column]] + [-1])
+                for part in self.parts
+            ]
+            for column in CATEGORICAL
+        }
+
+    def gather(self, rows: NDArray[np.int64], names: Sequence[str]) -> dict[str, Array]:
+        """Return the named columns of the given rows, in the order of ``rows``, as arrays in memory."""
+        if not self.parts:
+            return {name: self._map(name)[rows] for name in names}
+        own = {name: self._map(name)[rows] for name in names if name in self.manifest.columns}
+        inherited = [name for name in names if name not in own]
+        owner = np.searchsorted(self._starts, rows, side="right") - 1
+        gathered: dict[str, Array] = {}
+        for index in np.unique(owner).tolist():
+            chosen = np.flatnonzero(owner == index)
+            values = self.parts[index].gather(rows[chosen] - self._starts[index], inherited)
+            for name, array in values.items():
+                if name in CATEGORICAL:
+                    array = self._recodings[name][index][array]
+                if name not in gathered:
+                    gathered[name] = np.empty((len(rows), *array.shape[1:]), dtype=array.dtype)
+                gathered[name][chosen] = array
+        if not len(rows):
+            gathered = {name: self.parts[0].gather(rows, [name])[name] for name in inherited}
+        return {**own, **gathered}
+
+    def column(self, name: str) -> Array:
+        """Return one column of all rows: mapped for a plain corpus, joined in memory for a merged one."""
+        if name in self.manifest.columns:
+            return self._map(name)
+        return self.gather(np.arange(len(self), dtype=np.int64), [name])[name]
+
+    def rows(self, split: str | None = None) -> NDArray[np.int64]:
+        """Return the row numbers of one split, ascending; all rows for None.
+
+        :raises InputError: the corpus is not split, or the split's name is unknown.
+        """
+        if split is None:
+            return np.arange(len(self), dtype=np.int64)
+        if not self.is_split:
+            raise InputError(
+                f"Corpus '{self.path}' has no splits, so '{split}' cannot be chosen.",
+                hint="Split it with 'leech data merge CORPUS... -o OUT --split 0.7 0.15 0.15'.",
+            )
+        if split not in SPLITS:
+            raise InputError(f"Unknown split '{split}'.", hint=f"Known splits: {', '.join(SPLITS)}.")
+        return np.flatnonzero(self._map("split") == SPLITS.index(split)).astype(np.int64)

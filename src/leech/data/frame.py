@@ -1,0 +1,145 @@
+"""The guard against a wrong signal frame, and the choice of the k-mer's centre.
+
+Hides: the evidence. A wrong frame never raises an error: every base gets some other base's current, and a network trained
+on it learns noise or the basecaller's habits. In the right frame, the per-base medians of a read follow the levels that
+its sequence predicts; in the other they do not. Belongs here: looking at the first reads of a run before anything is cut.
+Invariants: votes are taken from whole reads; levels come from the k-mer table where one is given, else from additive base
+effects.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import escapepod
+import numpy as np
+from numpy.typing import NDArray
+
+from leech.data.chunks import trim
+from leech.data.levels import KmerTable, additive_levels, encode_bases
+from leech.data.moves import bounds_in_time
+from leech.data.pod5 import RawRead
+from leech.data.reads import AlignedRead
+from leech.errors import MismatchError
+
+MIN_VOTES = 3
+"""Votes needed before a frame is believed or refused."""
+
+_MIN_CORRELATION = 0.3
+_MIN_LEAD = 0.2
+_MIN_BASES = 20
+
+
+class Evidence(NamedTuple):
+    """One read: base codes 5'->3', and the median current of each move in time order; both (num_bases,)."""
+
+    codes: NDArray[np.uint8]
+    medians_in_time: NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class FrameVerdict:
+    """What the first reads say about the frame.
+
+    :ivar votes_for: reads whose levels clearly prefer the recipe's frame.
+    :ivar votes_against: reads that clearly prefer the other.
+    :ivar num_reads: reads looked at.
+    :ivar correlation: median over reads of the correlation with expected levels, in the recipe's frame.
+    :ivar other_correlation: the same in the other frame.
+    :ivar kmer_centre: position within the k-mer that fits best in the recipe's frame; None without a table.
+    """
+
+    votes_for: int
+    votes_against: int
+    num_reads: int
+    correlation: float | None
+    other_correlation: float | None
+    kmer_centre: int | None
+
+    def to_mapping(self) -> dict[str, int | float | None]:
+        """Return plain types, ready for JSON."""
+        return dataclasses.asdict(self)
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether enough reads voted to tell."""
+        return self.votes_for >= MIN_VOTES
+
+
+def gather_evidence(reads: Sequence[tuple[AlignedRead, str]], signals: dict[bytes, RawRead | None]) -> list[Evidence]:
+    """Measure the per-move medians of reads given with their basecalled sequence; unusable ones are passed over."""
+    evidence: list[Evidence] = []
+    for read, sequence in reads:
+        raw = signals.get(read.parent_id)
+        used = None if raw is None else trim(read, raw.signal)
+        if used is None or isinstance(used, str) or len(sequence) < _MIN_BASES:
+            continue
+        moves = np.frombuffer(read.move_table.moves, dtype=np.int8)
+        bounds = bounds_in_time(moves, read.move_table.stride, len(used))
+        spans = np.stack([bounds[:-1], bounds[1:]], axis=1)
+        _, _, _, medians = escapepod.span_statistics(used.astype(np.float32), spans, median=True, fill=0.0)
+        if medians.std() > 0:
+            evidence.append(Evidence(encode_bases(sequence), medians))
+    return evidence
+
+
+def judge_frame(
+    evidence: Sequence[Evidence], reverse_signal: bool, table: KmerTable | None, kmer_centre: int | None
+) -> FrameVerdict:
+    """Let every read vote for one of the two frames.
+
+    A read votes when the better correlation reaches 0.3 and leads the other by 0.2. With a table and no centre given,
+    the centre is the one with the highest mean correlation in the recipe's frame.
+
+    :raises MismatchError: at least three votes, and most of them for the other frame.
+    """
+    centres: list[int | None] = [kmer_centre] if table is None or kmer_centre is not None else list(range(table.size))
+    tables = [_correlations(evidence, reverse_signal, table, centre) for centre in centres]
+    # The other frame is given its own best centre, so that the comparison favours neither.
+    right = max((pair[0] for pair in tables), key=_mean)
+    wrong = max((pair[1] for pair in tables), key=_mean)
+    best = max(range(len(centres)), key=lambda index: _mean(tables[index][0]))
+    decisive = np.maximum(right, wrong) >= _MIN_CORRELATION
+    votes_for = int((decisive & (right - wrong >= _MIN_LEAD)).sum())
+    votes_against = int((decisive & (wrong - right >= _MIN_LEAD)).sum())
+    if votes_against >= MIN_VOTES and votes_against > votes_for:
+        expected, other = ("3'->5'", "5'->3'") if reverse_signal else ("5'->3'", "3'->5'")
+        raise MismatchError(
+            f"The signal seems to run {other} in time, not {expected}: of {len(evidence)} reads, {votes_against} fit the "
+            f"expected levels better that way and {votes_for} do not. Every chunk would hold another base's current.",
+            hint="For DNA give --no-reverse-signal; for RNA check that the BAM's moves are as the basecaller wrote them.",
+        )
+    return FrameVerdict(
+        votes_for=votes_for,
+        votes_against=votes_against,
+        num_reads=len(evidence),
+        correlation=float(np.median(right)) if len(evidence) else None,
+        other_correlation=float(np.median(wrong)) if len(evidence) else None,
+        kmer_centre=None if table is None else (centres[best] if len(evidence) or kmer_centre is not None else None),
+    )
+
+
+def _correlations(
+    evidence: Sequence[Evidence], reverse_signal: bool, table: KmerTable | None, centre: int | None
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return per read the correlation with the levels in the recipe's frame and in the other."""
+    right, wrong = np.zeros(len(evidence)), np.zeros(len(evidence))
+    for index, (codes, medians) in enumerate(evidence):
+        levels = additive_levels(codes) if table is None or centre is None else table.expected(codes, centre)
+        reversed_fit, time_fit = _correlation(levels, medians[::-1]), _correlation(levels, medians)
+        right[index], wrong[index] = (reversed_fit, time_fit) if reverse_signal else (time_fit, reversed_fit)
+    return right, wrong
+
+
+def _correlation(levels: NDArray[np.float32], medians: NDArray[np.float32]) -> float:
+    known = np.isfinite(levels)
+    if known.sum() < _MIN_BASES or levels[known].std() == 0 or medians[known].std() == 0:
+        return 0.0
+    return float(np.corrcoef(levels[known], medians[known])[0, 1])
+
+
+def _mean(values: NDArray[np.float64]) -> float:
+    return float(values.mean()) if len(values) else 0.0

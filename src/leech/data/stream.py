@@ -1,0 +1,253 @@
+"""An opened run: records in order, the reads among them located, and the cutter that turns reads into chunks.
+
+Hides: what must be known before the first chunk can be cut (files, ids, sites, frame, k-mer centre) and how work is spread
+over processes. Belongs here: what ``prepare`` and ``predict`` share; what they do with chunks is theirs. Invariants:
+results come in the order of the records, at any number of workers; a few batches are in flight at most, so memory does
+not grow with the run; each process opens its own files.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import pysam
+
+from leech.console import logger
+from leech.data.anchors import Site, find_sites, read_fasta
+from leech.data.chunks import CutResult, cut
+from leech.data.config import ReadSources
+from leech.data.frame import MIN_VOTES, FrameVerdict, gather_evidence, judge_frame
+from leech.data.levels import KmerTable
+from leech.data.pod5 import Pod5Index, SignalSource, find_pod5
+from leech.data.reads import (
+    AlignedRead,
+    Examiner,
+    describe_record,
+    iterate_records,
+    open_alignments,
+    sites_by_number,
+)
+from leech.data.recipe import Recipe
+from leech.errors import LeechError
+
+T = TypeVar("T")
+
+GUARD_READS = 200
+"""Reads that vote on the frame before anything is cut."""
+
+_GUARD_RECORDS = 2000
+"""Records among which those reads are looked for."""
+
+_BATCHES_AHEAD = 3
+"""Batches per worker that are read before their results are awaited."""
+
+
+@dataclass(frozen=True)
+class Cutter:
+    """Everything a process needs to cut chunks; travels to a worker once.
+
+    :ivar sites: by reference number of the BAM header.
+    :ivar references: names by reference number.
+    :ivar label: state of all reads; None for unknown.
+    :ivar sample: overrides the sample name of the POD5.
+    """
+
+    files: tuple[Path, ...]
+    sites: Sequence[Site | str]
+    references: tuple[str, ...]
+    recipe: Recipe
+    label: str | None
+    sample: str | None
+
+    def cut(self, reads: Sequence[AlignedRead], source: SignalSource) -> CutResult:
+        """Decode the reads' signal and cut them."""
+        signals = source.fetch((read.file_number, read.parent_id) for read in reads)
+        return cut(reads, signals, self.sites, self.references, self.recipe, label=self.label, sample=self.sample)
+
+
+class RecordBatch(NamedTuple):
+    """Some consecutive records and what became of them.
+
+    :ivar records: the records, in file order.
+    :ivar outcomes: one per record, "used" or a reason.
+    :ivar cut: the chunks of the used ones, in order.
+    """
+
+    records: list[pysam.AlignedSegment]
+    outcomes: list[str]
+    cut: CutResult
+
+
+@dataclass(frozen=True)
+class ReadStream:
+    """A run whose frame is checked and whose sites are known.
+
+    :ivar header: of the BAM.
+    :ivar recipe: with the k-mer centre filled in.
+    :ivar frame: what the first reads said.
+    """
+
+    header: pysam.AlignmentHeader
+    recipe: Recipe
+    frame: FrameVerdict
+    _records: Iterator[pysam.AlignedSegment]
+    _examiner: Examiner
+    _cutter: Cutter
+
+    def batches(self, size: int, workers: int) -> Iterator[RecordBatch]:
+        """Yield all records, ``size`` at a time, with the chunks cut from them.
+
+        :raises LeechError: a worker died; what was yielded before is right but incomplete.
+        """
+        jobs = ((records, self._examiner.examine(records)) for records in _in_batches(self._records, size))
+        if workers == 1:
+            source = SignalSource(self._cutter.files)
+            for records, answers in jobs:
+                yield _join(records, answers, self._cutter.cut(_reads(answers), source))
+        else:
+            yield from self._spread(jobs, workers)
+
+    def _spread(
+        self, jobs: Iterator[tuple[list[pysam.AlignedSegment], list[AlignedRead | str]]], workers: int
+    ) -> Iterator[RecordBatch]:
+        # A fresh interpreter per worker: a fork would copy locked mutexes of the threads that run here.
+        context = multiprocessing.get_context("spawn")
+        waiting: deque[tuple[list[pysam.AlignedSegment], list[AlignedRead | str], Future[CutResult]]] = deque()
+        pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker, initargs=(self._cutter,))
+        try:
+            for records, answers in jobs:
+                waiting.append((records, answers, pool.submit(_cut_in_worker, _reads(answers))))
+                if len(waiting) > _BATCHES_AHEAD * workers:
+                    yield _await(*waiting.popleft())
+            while waiting:
+                yield _await(*waiting.popleft())
+        except BrokenProcessPool as error:
+            raise LeechError(
+                "A worker process died before its reads were cut, so the result would be incomplete.",
+                hint="It was killed, most often for want of memory; run again with fewer --workers.",
+            ) from error
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+@contextmanager
+def open_stream(
+    sources: ReadSources,
+    recipe: Recipe,
+    table: KmerTable | None,
+    *,
+    label: str | None = None,
+    sample: str | None = None,
+) -> Iterator[ReadStream]:
+    """Open a run: find POD5, index ids, read references, let the first reads vote on the frame.
+
+    :raises InputError: files that cannot be used.
+    :raises MismatchError: the reads favour the other frame.
+    """
+    index = Pod5Index.build(find_pod5(sources.pod5))
+    sequences = read_fasta(sources.reference)
+    with open_alignments(sources.bam) as file:
+        records = iterate_records(file, sources.bam)
+        first = list(islice(records, _GUARD_RECORDS))
+        frame = _check_frame(first, index, recipe, table)
+        if table is not None:
+            recipe = replace(recipe, kmer_centre=frame.kmer_centre)
+        sites = sites_by_number(file.references, find_sites(sequences, recipe, table))
+        yield ReadStream(
+            header=file.header,
+            recipe=recipe,
+            frame=frame,
+            _records=_chain(first, records),
+            _examiner=Examiner(sites, index, sources.min_mapq),
+            _cutter=Cutter(index.files, sites, tuple(file.references), recipe, label, sample),
+        )
+
+
+_worker: tuple[Cutter, SignalSource] | None = None
+"""A worker process's own cutter; set once when the process starts, and None everywhere else."""
+
+
+def _start_worker(cutter: Cutter) -> None:
+    global _worker
+    # One decoding thread per process: the processes are the parallelism.
+    os.environ["RAYON_NUM_THREADS"] = "1"
+    _worker = (cutter, SignalSource(cutter.files))
+
+
+def _cut_in_worker(reads: Sequence[AlignedRead]) -> CutResult:
+    assert _worker is not None
+    cutter, source = _worker
+    return cutter.cut(reads, source)
+
+
+def _reads(answers: Iterable[AlignedRead | str]) -> list[AlignedRead]:
+    return [answer for answer in answers if not isinstance(answer, str)]
+
+
+def _await(
+    records: list[pysam.AlignedSegment], answers: list[AlignedRead | str], future: Future[CutResult]
+) -> RecordBatch:
+    return _join(records, answers, future.result())
+
+
+def _join(records: list[pysam.AlignedSegment], answers: list[AlignedRead | str], result: CutResult) -> RecordBatch:
+    cut_outcomes = iter(result.outcomes)
+    outcomes = [answer if isinstance(answer, str) else next(cut_outcomes) for answer in answers]
+    return RecordBatch(records, outcomes, result)
+
+
+def _in_batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    iterator = iter(items)
+    while batch := list(islice(iterator, size)):
+        yield batch
+
+
+def _chain(first: list[T], rest: Iterator[T]) -> Iterator[T]:
+    first.reverse()
+    while first:
+        # Let go of each record once it is handed on.
+        yield first.pop()
+    yield from rest
+
+
+def _check_frame(
+    records: Sequence[pysam.AlignedSegment], index: Pod5Index, recipe: Recipe, table: KmerTable | None
+) -> FrameVerdict:
+    described = [(describe_record(record), record) for record in records]
+    reads = [(read, record.query_sequence or "") for read, record in described if not isinstance(read, str)]
+    positions = index.positions([read.parent_id for read, _ in reads])
+    located = [
+        (read._replace(file_number=int(index.file_numbers[position])), sequence)
+        for (read, sequence), position in zip(reads, positions.tolist(), strict=True)
+        if position >= 0
+    ][:GUARD_READS]
+    signals = SignalSource(index.files).fetch((read.file_number, read.parent_id) for read, _ in located)
+    verdict = judge_frame(gather_evidence(located, signals), recipe.reverse_signal, table, recipe.kmer_centre)
+    if verdict.is_decided:
+        logger.info(
+            "Signal frame: %d of %d reads confirm it (median correlation with expected levels %.2f; other frame %.2f).",
+            verdict.votes_for,
+            verdict.num_reads,
+            verdict.correlation,
+            verdict.other_correlation,
+        )
+    else:
+        logger.warning(
+            "Signal frame not verified: of %d reads with signal %d voted, and it takes %d.",
+            verdict.num_reads,
+            verdict.votes_for + verdict.votes_against,
+            MIN_VOTES,
+        )
+    if table is not None:
+        logger.info("K-mer centre: position %s of 0..%d.", verdict.kmer_centre, table.size - 1)
+    return verdict
