@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from leech.config import nearest, to_mapping
 from leech.console import Table, logger
 from leech.data.config import MergeConfig
-from leech.data.corpus import CATEGORICAL, SPLITS, Corpus, Source, write_array, write_manifest
+from leech.data.corpus import CATEGORICAL, SPLITS, Corpus, write_array
+from leech.data.manifest import Source, write_manifest
 from leech.data.reasons import Counts
 from leech.errors import ConfigError, InputError, MismatchError
 from leech.provenance import Stamp, atomic_folder

@@ -10,22 +10,21 @@ pickled; opening costs the same at any size.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from leech.config import build, to_mapping
+from leech.config import build
+from leech.data.levels import KmerTable
+from leech.data.manifest import Manifest, Source, read_manifest, write_manifest
 from leech.data.recipe import CONTEXT_BASES, Recipe
 from leech.errors import InputError, LeechError, MismatchError
 
-FORMAT = "leech-corpus"
-SCHEMA_VERSION = 1
 SPLITS = ("train", "validation", "test")
 CATEGORICAL = ("reference", "flow_cell", "run", "sample", "label")
 """Columns of integer codes whose names stand in the manifest, in order of first appearance."""
@@ -82,42 +81,6 @@ class ChunkArrays:
         return len(self.columns["shift"])
 
 
-@dataclass(frozen=True)
-class Source:
-    """A corpus that a merged corpus refers to: path relative to the merged folder, digest and number of chunks."""
-
-    path: str
-    digest: str
-    num_chunks: int
-
-
-@dataclass(frozen=True)
-class Manifest:
-    """The checked content of ``manifest.json``.
-
-    :ivar kind: "chunks" holds all columns itself; "merged" holds a split per row and refers to its sources, whose rows
-        follow one another in the order of ``sources``.
-    :ivar columns: per column: dtype, shape and the sha256 of its values.
-    :ivar counts: records by outcome, summed over all inputs.
-    :ivar runs: sampling rate in Hz by run name.
-    """
-
-    format: Literal["leech-corpus"]
-    schema_version: int
-    kind: Literal["chunks", "merged"]
-    num_chunks: int
-    recipe: dict[str, Any]
-    recipe_digest: str
-    columns: dict[str, dict[str, Any]]
-    categories: dict[str, list[str]]
-    counts: dict[str, int]
-    digest: str
-    runs: dict[str, int]
-    sources: list[Source]
-    positive_label: str | None
-    settings: dict[str, Any]
-
-
 class _ColumnFile:
     """One ``.npy`` file that grows row by row; its header is rewritten with the final length on closing."""
 
@@ -150,6 +113,23 @@ class _ColumnFile:
 
     def abandon(self) -> None:
         self._file.close()
+
+
+def stored_table(folder: Path, recipe: Recipe) -> KmerTable | None:
+    """Return the k-mer table stored in a corpus or model folder; None where the recipe has none.
+
+    :raises MismatchError: the stored table is not the one that the recipe names.
+    """
+    if recipe.kmer_table_sha256 is None:
+        return None
+    table = KmerTable.load(folder / KmerTable.FILE_NAME)
+    if table.sha256 != recipe.kmer_table_sha256:
+        raise MismatchError(
+            f"The k-mer table in '{folder}' has digest {table.sha256}, but chunks are cut with "
+            f"{recipe.kmer_table_sha256}.",
+            hint="The folder was changed since it was made; use the original.",
+        )
+    return table
 
 
 def write_array(path: Path, values: Array) -> dict[str, Any]:
@@ -219,71 +199,6 @@ class CorpusWriter:
         )
 
 
-def write_manifest(
-    folder: Path,
-    *,
-    kind: Literal["chunks", "merged"],
-    num_chunks: int,
-    recipe: Recipe,
-    columns: dict[str, dict[str, Any]],
-    categories: dict[str, list[str]],
-    counts: dict[str, int],
-    runs: dict[str, int],
-    settings: dict[str, Any],
-    sources: Sequence[Source] = (),
-    positive_label: str | None = None,
-) -> Manifest:
-    """Write ``manifest.json`` last, so that a folder without one is known to be incomplete."""
-    content: dict[str, Any] = {
-        "format": FORMAT,
-        "schema_version": SCHEMA_VERSION,
-        "kind": kind,
-        "num_chunks": num_chunks,
-        "recipe": to_mapping(recipe),
-        "recipe_digest": recipe.digest(),
-        "columns": columns,
-        "categories": categories,
-        "counts": counts,
-        "runs": runs,
-        "sources": [vars(source) for source in sources],
-        "positive_label": positive_label,
-        "settings": settings,
-    }
-    # Where a source lies is no part of what it holds.
-    hashed = {**content, "sources": [source.digest for source in sources]}
-    text = json.dumps(hashed, sort_keys=True, separators=(",", ":"))
-    content["digest"] = "sha256:" + hashlib.sha256(text.encode()).hexdigest()
-    (folder / "manifest.json").write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-    return build(Manifest, content, source="manifest")
-
-
-def read_manifest(folder: Path) -> Manifest:
-    """Read and check ``manifest.json``.
-
-    :raises InputError: no corpus there, an incomplete one, or a manifest that is not of this format and version.
-    """
-    path = folder / "manifest.json"
-    if not path.is_file():
-        what = "has no manifest.json: it is not a complete corpus" if folder.is_dir() else "does not exist"
-        raise InputError(f"Corpus '{folder}' {what}.", hint="Make one with 'leech data prepare' or 'leech data merge'.")
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise InputError(f"Cannot read '{path}': {error}.") from error
-    found = content.get("format") if isinstance(content, dict) else None
-    if found != FORMAT:
-        raise InputError(f"'{path}' is not a leech corpus manifest (format {found!r}, expected '{FORMAT}').")
-    if content.get("schema_version") != SCHEMA_VERSION:
-        raise InputError(
-            f"Corpus '{folder}' has schema version {content.get('schema_version')}; this leech reads {SCHEMA_VERSION}.",
-            hint="Prepare the corpus again with this version of leech.",
-        )
-    try:
-        return build(Manifest, content, source=str(path))
-    except LeechError as error:
-        raise InputError(error.message, hint="The manifest was edited or damaged; prepare the corpus again.") from error
-
-
 class Corpus:
     """A corpus opened for reading; nothing is loaded before it is asked for.
 
@@ -328,6 +243,15 @@ class Corpus:
     def is_split(self) -> bool:
         """Whether rows are assigned to train, validation and test."""
         return "split" in self.manifest.columns
+
+    def kmer_table(self) -> KmerTable | None:
+        """Return the k-mer table that its chunks were cut with, or None where there was none.
+
+        :raises MismatchError: the table in the folder is not the one that the recipe names.
+        """
+        if self.parts:
+            return self.parts[0].kmer_table()
+        return stored_table(self.path, self.recipe)
 
     def has_column(self, name: str) -> bool:
         """Whether every chunk has this column."""

@@ -160,8 +160,8 @@ def feature_channels(columns: Mapping[str, NDArray[Any]], recipe: Recipe, names:
         level={
             "level_mean": np.asarray((columns["level_mean"] - shift) / scale, np.float32),
             "level_median": np.asarray((columns["level_median"] - shift) / scale, np.float32),
-            "level_sd": columns["level_sd"] / scale,
-            "level_range": columns["level_range"] / scale,
+            "level_sd": np.asarray(columns["level_sd"] / scale, np.float32),
+            "level_range": np.asarray(columns["level_range"] / scale, np.float32),
         },
         expected=np.asarray(columns["expected_level"], np.float32) if "expected_level" in columns else None,
     )

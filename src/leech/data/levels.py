@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,11 +67,15 @@ class KmerTable:
     :ivar levels: float32, shape (4**k,), indexed by the k-mer read as a base-4 number, first base most significant.
     :ivar size: k.
     :ivar sha256: digest of the table's text (after decompression).
+    :ivar text: that text, which travels with corpora and models so that they alone are enough.
     """
+
+    FILE_NAME: ClassVar[str] = "kmer_table.tsv.gz"
 
     levels: NDArray[np.float32]
     size: int
     sha256: str
+    text: bytes = field(repr=False)
 
     @classmethod
     def load(cls, path: Path) -> KmerTable:
@@ -104,7 +109,11 @@ class KmerTable:
             )
         levels = np.empty(len(rows), dtype=np.float32)
         levels[index] = values
-        return cls(levels=levels, size=size, sha256=hashlib.sha256(text).hexdigest())
+        return cls(levels=levels, size=size, sha256=hashlib.sha256(text).hexdigest(), text=text)
+
+    def save(self, folder: Path) -> None:
+        """Write the table into an artefact's folder under :data:`FILE_NAME`; the same text gives the same bytes."""
+        (folder / self.FILE_NAME).write_bytes(gzip.compress(self.text, mtime=0))
 
     def expected(self, codes: NDArray[np.uint8], centre: int) -> NDArray[np.float32]:
         """Return the level of each base, with the base at position ``centre`` (0-based) of its k-mer.

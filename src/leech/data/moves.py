@@ -128,12 +128,18 @@ def reference_bounds(
     :returns: int64, shape (num_bases + 1,), in the frame of ``base_bounds``; bases outside the alignment have no signal
         (start equals end). Fractional query positions fall inside a base's samples and are rounded down.
     """
-    positions = np.arange(first, first + num_bases + 1)
-    query = np.interp(positions, alignment.reference_knots, alignment.query_knots)
-    whole = query.astype(np.int64)
+    reference = np.asarray(alignment.reference_knots)
+    query = np.asarray(alignment.query_knots)
+    positions = np.clip(np.arange(first, first + num_bases + 1), reference[0], reference[-1])
+    piece = np.clip(np.searchsorted(reference, positions, side="right") - 1, 0, len(reference) - 2)
+    # In whole numbers: a third of six samples is two, which floating point would round down to one.
+    span = reference[piece + 1] - reference[piece]
+    steps = (positions - reference[piece]) * (query[piece + 1] - query[piece])
+    whole = query[piece] + steps // span
     starts = base_bounds[whole]
     ends = base_bounds[np.minimum(whole + 1, len(base_bounds) - 1)]
-    return starts + np.floor((query - whole) * (ends - starts)).astype(np.int64)
+    bounds: NDArray[np.int64] = starts + (steps % span) * (ends - starts) // span
+    return bounds
 
 
 def motif_indel(cigar: Cigar, reference_start: int, start: int, end: int) -> int:

@@ -17,7 +17,7 @@ from leech.data.config import PrepareConfig, ReadSources
 from leech.data.corpus import CorpusWriter
 from leech.data.frame import FrameVerdict
 from leech.data.levels import KmerTable
-from leech.data.reasons import REASONS, Counts
+from leech.data.reasons import NOT_A_LOSS, REASONS, Counts
 from leech.data.recipe import Recipe
 from leech.data.stream import open_stream
 from leech.errors import InputError
@@ -25,9 +25,6 @@ from leech.provenance import Stamp, atomic_folder
 
 _ALARMING_SHARE = 0.5
 """Share of candidate reads lost to one reason above which a warning says so."""
-
-_EXPECTED_LOSSES = frozenset(("unmapped", "secondary", "supplementary", "duplicate"))
-"""Outcomes that say nothing against the data, however frequent."""
 
 
 @dataclass(frozen=True)
@@ -61,9 +58,9 @@ def ladder_table(counts: Counts) -> Table:
 
 def warn_about_losses(counts: Counts) -> None:
     """Warn when one reason took more than half of the records that could have been used."""
-    candidates = counts.seen - sum(counts.by_outcome[reason] for reason in _EXPECTED_LOSSES)
+    candidates = counts.seen - sum(counts.by_outcome[reason] for reason in NOT_A_LOSS)
     for reason, number in counts.by_outcome.items():
-        if reason in REASONS and reason not in _EXPECTED_LOSSES and number > _ALARMING_SHARE * candidates:
+        if reason in REASONS and reason not in NOT_A_LOSS and number > _ALARMING_SHARE * candidates:
             logger.warning(
                 "%.1f %% of %d candidate records were skipped: %s (%s). %s",
                 100 * number / candidates,
@@ -130,6 +127,8 @@ def prepare(
                     task.advance(len(batch.records))
             refuse_empty(counts, sources.bam)
             settings = {"min_mapq": sources.min_mapq, "frame": stream.frame.to_mapping()}
+            if table is not None:
+                table.save(folder)
             writer.finish(counts=counts.ladder(), runs=runs, settings=settings)
         stamp.write(folder)
     warn_about_losses(counts)

@@ -69,6 +69,10 @@ REASONS: dict[str, Reason] = {
 """All reasons, in the order in which a record is examined."""
 
 
+NOT_A_LOSS = frozenset(("unmapped", "secondary", "supplementary", "duplicate"))
+"""Reasons of records that are no read of their own on a reference, however frequent they are."""
+
+
 @dataclass
 class Counts:
     """Records by outcome."""

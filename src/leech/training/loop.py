@@ -123,7 +123,7 @@ class Record:
 
 @contextmanager
 def reproducible(device: torch.device) -> Iterator[None]:
-    """Let torch compute the same bits each time (on the CPU), and leave its settings as they were."""
+    """Let torch compute the same bits each time (on the CPU), and leave its settings and generators as they were."""
     before = torch.are_deterministic_algorithms_enabled()
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         # CUDA kernels without a deterministic form would stop the run for a promise that is made for the CPU only.
@@ -147,51 +147,103 @@ def fit(
     """Train, and return the best state.
 
     :param on_record: called with each evaluation.
-    :param on_step: called after each step with the chunks it took and its loss.
+    :param on_step: called after each step with the chunks it took and its mean loss.
     :param clock: seconds that only go forward.
-    :raises LeechError: a loss or gradient that is not finite; the message names rows.
+    :raises LeechError: a loss or gradient that is not finite; the message names the rows.
     """
-    network = task.network.to(device)
-    average = WeightAverage(network, config.average_decay)
-    optimizer = make_optimizer(network, config.learning_rate, config.weight_decay)
-    schedule = Schedule(config.learning_rate, plan.num_steps, round(config.warmup * plan.num_steps))
+    stepper = _Stepper(task, config, plan, device)
     best = Best()
     started = clock()
     tally = _Tally(started)
-    step = 0
     for epoch in range(plan.epochs):
-        network.train()
         for batch in iterate_batches(task.corpus, task.epoch_rows(epoch), plan.batch_size, task.features):
-            set_rate(optimizer, schedule.rate(step))
-            # A step's noise belongs to the step: whoever starts here, by resuming, draws the same.
-            torch.manual_seed(_step_seed(config.seed, step))
-            loss = _take_step(task, network, optimizer, batch, device, config.clip_norm, epoch)
-            average.update(network, step)
-            step += 1
-            tally.add(len(batch.rows), loss)
-            on_step(len(batch.rows), loss.total / loss.weight)
-        last = epoch + 1 == plan.epochs
-        if not last and (epoch + 1) % plan.epochs_per_evaluation:
+            loss, weight = stepper.take(batch)
+            tally.add(len(batch.rows), loss, weight)
+            on_step(len(batch.rows), loss / weight)
+        if epoch + 1 < plan.epochs and (epoch + 1) % plan.epochs_per_evaluation:
             continue
-        rate = tally.rate(clock())
-        metrics = dict(task.validate(average.network, device))
-        on_record(
-            Record(
-                epoch=epoch + 1,
-                step=step,
-                train_loss=tally.loss,
-                metrics=metrics,
-                learning_rate=schedule.rate(step - 1),
-                chunks_per_second=rate,
-                seconds=clock() - started,
-            )
+        chunks_per_second = tally.chunks / max(clock() - tally.started, 1e-9)
+        state = stepper.average.network
+        metrics = dict(task.validate(state, device))
+        record = Record(
+            epoch=epoch + 1,
+            step=stepper.step,
+            train_loss=tally.loss / tally.weight,
+            metrics=metrics,
+            learning_rate=stepper.schedule.rate(stepper.step - 1),
+            chunks_per_second=chunks_per_second,
+            seconds=clock() - started,
         )
-        best.consider(task.rank(metrics), metrics, average.network.state_dict(), epoch=epoch + 1, step=step)
-        if best.num_worse >= config.patience and step >= config.min_steps:
+        on_record(record)
+        best.consider(task.rank(metrics), metrics, state.state_dict(), epoch=record.epoch, step=record.step)
+        if best.num_worse >= config.patience and stepper.step >= config.min_steps:
             break
         tally = _Tally(clock())
     return best
 
 
-class StepLoss(Record if False else object):  # placeholder
-    pass
+@dataclass
+class _Tally:
+    """What was seen since the last evaluation."""
+
+    started: float
+    chunks: int = 0
+    loss: float = 0.0
+    weight: float = 0.0
+
+    def add(self, chunks: int, loss: float, weight: float) -> None:
+        self.chunks += chunks
+        self.loss += loss
+        self.weight += weight
+
+
+class _Stepper:
+    """Takes optimizer steps."""
+
+    def __init__(self, task: Task, config: TrainConfig, plan: Plan, device: torch.device) -> None:
+        self.task, self.device, self.step = task, device, 0
+        self._seed, self._clip_norm = config.seed, config.clip_norm
+        self.network = task.network.to(device)
+        self.average = WeightAverage(self.network, config.average_decay)
+        self.optimizer = make_optimizer(self.network, config.learning_rate, config.weight_decay)
+        self.schedule = Schedule(config.learning_rate, plan.num_steps, round(config.warmup * plan.num_steps))
+
+    def take(self, batch: Batch) -> tuple[float, float]:
+        """Take one step and return the batch's loss as a sum and the weight that it sums over."""
+        set_rate(self.optimizer, self.schedule.rate(self.step))
+        # A step's noise belongs to the step: whoever starts here, by resuming, draws the same.
+        seed = int(np.random.SeedSequence([self._seed, self.step]).generate_state(1, np.uint64)[0])
+        torch.manual_seed(seed)
+        self.network.train()
+        inputs = batch.inputs.to(self.device)
+        self.optimizer.zero_grad(set_to_none=True)
+        loss = self.task.loss(self.network, inputs, batch)
+        (loss.total / loss.weight).backward()  # type: ignore[no-untyped-call]
+        norm = nn.utils.clip_grad_norm_(self.network.parameters(), self._clip_norm)
+        # One transfer from the device a step: the loss for the log, and the check that must come before the weights move.
+        total, weight, gradient = torch.stack([loss.total.detach(), loss.weight.detach(), norm.detach()]).tolist()
+        if not (math.isfinite(total) and math.isfinite(gradient)):
+            self._refuse(batch, inputs, total, gradient)
+        self.optimizer.step()
+        self.average.update(self.network, self.step)
+        self.step += 1
+        return total, weight
+
+    @torch.no_grad()
+    def _refuse(self, batch: Batch, inputs: Inputs, loss: float, gradient: float) -> None:
+        """Find the rows to blame, and raise."""
+        wrong = []
+        for place, row in enumerate(batch.rows):
+            one = slice(place, place + 1)
+            single = Batch(Inputs(*(tensor[one] for tensor in batch.inputs)), batch.rows[one], batch.labels[one])
+            total = self.task.loss(self.network, Inputs(*(tensor[one] for tensor in inputs)), single).total
+            if not math.isfinite(float(total)):
+                wrong.append(int(row))
+        some = wrong if 0 < len(wrong) < len(batch.rows) else batch.rows.tolist()
+        listed = ", ".join(str(row) for row in some[:10]) + (f" and {len(some) - 10} more" if len(some) > 10 else "")
+        raise LeechError(
+            f"Step {self.step + 1} gives a loss of {loss:g} and a gradient of norm {gradient:g}; the weights were not changed. "
+            f"Corpus '{self.task.corpus.path}', rows {listed}.",
+            hint="If it is a few rows, look at them with 'leech data inspect'. If it is all rows of a batch, the run diverged: "
+            "lower --learning-rate.",
+        )

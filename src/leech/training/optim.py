@@ -6,12 +6,12 @@ Invariants: the learning rate and the averaging are pure functions of the step, 
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 
 @dataclass(frozen=True)
@@ -55,19 +55,15 @@ class WeightAverage:
 
     def __init__(self, network: nn.Module, decay: float) -> None:
         self._decay = decay
-        self._average = {name: value.detach().clone() for name, value in network.state_dict().items()}
+        self.network = copy.deepcopy(network).requires_grad_(False).eval()
 
     @torch.no_grad()
     def update(self, network: nn.Module, step: int) -> None:
         """Take in the weights after step ``step``."""
         keep = min(self._decay, (1 + step) / (10 + step))
-        for name, value in network.state_dict().items():
-            average = self._average[name]
+        latest = network.state_dict()
+        for name, average in self.network.state_dict().items():
             if average.is_floating_point():
-                average.lerp_(value, 1 - keep)
+                average.lerp_(latest[name], 1 - keep)
             else:
-                average.copy_(value)
-
-    def state(self) -> Mapping[str, Tensor]:
-        """Return the averaged state, of the network's own names; later updates change it."""
-        return self._average
+                average.copy_(latest[name])

@@ -1,0 +1,129 @@
+"""The files that calls are written to: BAM with ``cl`` tags, and the lab's three tables.
+
+Hides: tags, header lines, column orders and gzip. Belongs here: one writer per file; what a call is, is decided in
+``predict.py``. Invariants: a record that is written has every tag it was read with, in its order, but for an earlier
+``cl``; file names and columns are a stable interface that downstream tools read as they are.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pysam
+
+CALL_TAG = "cl"
+"""Scalar uint8 tag, ``round(255 * P(positive))``; absent where no call is made."""
+
+
+class Call(NamedTuple):
+    """What became of one record.
+
+    :ivar reference: name; empty where unmapped.
+    :ivar probability: of the positive label; None without a call.
+    :ivar likelihood: the ``cl`` value; None without a call.
+    :ivar reason: why there is no call; empty for a call.
+    """
+
+    read_id: str
+    reference: str
+    probability: float | None
+    likelihood: int | None
+    reason: str
+
+
+def header_with_program(header: pysam.AlignmentHeader, version: str, command: str) -> pysam.AlignmentHeader:
+    """Return the header with one @PG line more, chained to the last program; all other lines stay as they are."""
+    text = str(header)
+    programs = [
+        field[3:]
+        for line in text.splitlines()
+        if line.startswith("@PG\t")
+        for field in line.split("\t")[1:]
+        if field.startswith("ID:")
+    ]
+    number = 0
+    name = "leech"
+    while name in programs:
+        number += 1
+        name = f"leech.{number}"
+    previous = f"\tPP:{programs[-1]}" if programs else ""
+    command = " ".join(command.split())
+    if text and not text.endswith("\n"):
+        text += "\n"
+    return pysam.AlignmentHeader.from_text(f"{text}@PG\tID:{name}\tPN:leech{previous}\tVN:{version}\tCL:{command}\n")
+
+
+def tag_record(record: pysam.AlignedSegment, likelihood: int | None) -> bool:
+    """Set the call on a record, or take an earlier one away; return whether there was an earlier one."""
+    earlier = bool(record.has_tag(CALL_TAG))
+    if likelihood is not None:
+        record.set_tag(CALL_TAG, likelihood, value_type="C")
+    elif earlier:
+        record.set_tag(CALL_TAG, None)
+    return earlier
+
+
+class GzipTable:
+    """A gzip TSV with a header line; the bytes depend on the rows alone (no time is stored)."""
+
+    def __init__(self, path: Path, columns: Sequence[str]) -> None:
+        self._raw = path.open("wb")
+        self._zip = gzip.GzipFile(filename="", mode="wb", fileobj=self._raw, compresslevel=6, mtime=0)
+        self._text = io.TextIOWrapper(self._zip, encoding="utf-8", newline="\n")
+        self.write(*columns)
+
+    def write(self, *cells: object) -> None:
+        """Write one row; None becomes an empty cell."""
+        self._text.write("\t".join("" if cell is None else str(cell) for cell in cells) + "\n")
+
+    def close(self) -> None:
+        """Finish the file."""
+        self._text.close()
+        self._raw.close()
+
+
+TABLES = ("charging_prob", "charging.cpm", "charging_calls")
+"""The tables' names between sample and ``.tsv.gz``."""
+
+
+class CallTables:
+    """Writes the three tables of a sample; per-read rows as they come, per-reference rows on closing.
+
+    :param paths: where to write, by name in :data:`TABLES`.
+    :param threshold: smallest ``cl`` that counts as positive.
+    """
+
+    def __init__(self, paths: dict[str, Path], threshold: int) -> None:
+        self._threshold = threshold
+        self._likelihoods = GzipTable(paths["charging_prob"], ("read_id", "tRNA", "charging_likelihood"))
+        self._calls = GzipTable(paths["charging_calls"], ("read_id", "reference", "p", "cl", "reason"))
+        self._totals = GzipTable(
+            paths["charging.cpm"], ("tRNA", "counts_charged", "counts_uncharged", "cpm_charged", "cpm_uncharged")
+        )
+        self._counts: Counter[tuple[str, bool]] = Counter()
+
+    def write(self, call: Call) -> None:
+        """Write one record's row."""
+        probability = None if call.probability is None else f"{call.probability:.6g}"
+        self._calls.write(call.read_id, call.reference, probability, call.likelihood, call.reason)
+        if call.likelihood is not None:
+            self._likelihoods.write(call.read_id, call.reference, call.likelihood)
+            self._counts[call.reference, call.likelihood >= self._threshold] += 1
+
+    def close(self) -> None:
+        """Write the per-reference table and finish all files.
+
+        cpm is counts per million called reads of the sample.
+        """
+        per_million = 1e6 / max(sum(self._counts.values()), 1)
+        for reference in sorted({name for name, _ in self._counts}):
+            charged, uncharged = self._counts[reference, True], self._counts[reference, False]
+            cells = (f"{charged * per_million:.6g}", f"{uncharged * per_million:.6g}")
+            self._totals.write(reference, charged, uncharged, *cells)
+        for table in (self._likelihoods, self._calls, self._totals):
+            table.close()

@@ -1,0 +1,137 @@
+"""Move tables and alignments against numbers worked out by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from leech.data.moves import (
+    INDEL_NONE,
+    INDEL_PARTIAL,
+    INDEL_PRESENT,
+    bounds_in_sequence,
+    bounds_in_time,
+    motif_indel,
+    moves_agree,
+    reference_bounds,
+    trace_alignment,
+)
+
+M, I, D, N, S, H = range(6)  # noqa: E741 - the BAM specification's letters
+
+# Four bases, stride 6, blocks 1 0 1 1 0 1 -> bases start at blocks 0, 2, 3, 5, that is at samples 0, 12, 18, 30.
+# 38 trimmed samples: 6 blocks cover 36, so 2 samples (less than one stride) hang over and belong to the last base.
+MOVES = np.array([1, 0, 1, 1, 0, 1], dtype=np.int8)
+
+
+def test_in_time_order_each_move_starts_a_base_and_the_last_one_ends_with_the_signal():
+    assert bounds_in_time(MOVES, 6, 38).tolist() == [0, 12, 18, 30, 38]
+
+
+def test_in_sequence_order_the_first_base_is_the_last_move():
+    # Read backwards, sample s becomes 37 - s. Base 0 is the last move: time [30, 38) -> [0, 8).
+    # Base 1: time [18, 30) -> [8, 20). Base 2: [12, 18) -> [20, 26). Base 3: [0, 12) -> [26, 38).
+    assert bounds_in_sequence(MOVES, 6, 38, reverse=True).tolist() == [0, 8, 20, 26, 38]
+
+
+def test_without_reversal_sequence_order_is_time_order():
+    assert bounds_in_sequence(MOVES, 6, 38, reverse=False).tolist() == [0, 12, 18, 30, 38]
+
+
+@pytest.mark.parametrize(
+    ("num_samples", "num_bases", "agrees"),
+    [
+        (36, 4, True),  # remainder 0
+        (41, 4, True),  # remainder 5, one less than the stride
+        (42, 4, False),  # remainder 6: a whole block is missing
+        (35, 4, False),  # the blocks reach beyond the signal
+        (38, 3, False),  # SEQ was trimmed after basecalling
+    ],
+)
+def test_a_move_table_agrees_only_with_its_own_sequence_and_signal(num_samples, num_bases, agrees):
+    assert moves_agree(len(MOVES), int(MOVES.sum()), 6, num_samples, num_bases) is agrees
+
+
+# Ten query bases of ten samples each, so that query position q lies at sample 10 * q.
+TENS = np.arange(0, 110, 10)
+
+
+def bounds(cigar, start, first, count):
+    return reference_bounds(trace_alignment(cigar, start), TENS, first, count).tolist()
+
+
+def test_a_plain_match_maps_base_by_base():
+    # Query base 0 lies on reference 100; reference 102..104 are query 2..4.
+    assert bounds([(M, 10)], 100, 102, 3) == [20, 30, 40, 50]
+
+
+def test_soft_clipped_bases_shift_the_query_and_have_no_reference():
+    # 3S7M at 100: reference 100 is query 3 (sample 30); reference 99 lies outside and gets no samples.
+    assert bounds([(S, 3), (M, 7)], 100, 99, 3) == [30, 30, 40, 50]
+
+
+def test_hard_clipped_bases_are_no_part_of_the_query():
+    assert bounds([(H, 50), (M, 10)], 100, 100, 2) == [0, 10, 20]
+
+
+def test_inserted_bases_belong_to_the_base_before_them():
+    # 4M2I4M at 100: reference 103 is query 3, and query 4, 5 are inserted; reference 104 is query 6.
+    # So reference 103 owns samples 30..60.
+    assert bounds([(M, 4), (I, 2), (M, 4)], 100, 102, 3) == [20, 30, 60, 70]
+
+
+def test_deleted_bases_share_the_signal_of_the_base_before_them():
+    # 4M2D4M at 100: reference 103 is query 3 (sample 30), 104 and 105 are deleted, 106 is query 4 (sample 40).
+    # Three bases share the 10 samples: starts at 30, 30 + 10/3 = 33.3, 30 + 20/3 = 36.7, rounded down.
+    assert bounds([(M, 4), (D, 2), (M, 4)], 100, 103, 4) == [30, 33, 36, 40, 50]
+
+
+def test_bases_of_a_reference_skip_have_no_signal_and_are_not_covered():
+    # 4M3N4M at 100: reference 104..106 are skipped, 103 keeps its own 10 samples, 107 is query 4.
+    alignment = trace_alignment([(M, 4), (N, 3), (M, 4)], 100)
+    assert reference_bounds(alignment, TENS, 103, 5).tolist() == [30, 40, 40, 40, 40, 50]
+    assert [alignment.covers(position) for position in (103, 104, 106, 107)] == [True, False, False, True]
+
+
+def test_all_operations_together():
+    # 1H 2S 3M 1I 2M 2D 2M 2N 1M at 50, query of 11 bases (2S + 3M + 1I + 2M + 2M + 1M), ten samples each.
+    # reference 50 51 52 -> query 2 3 4; query 5 inserted after 52; 53 54 -> 6 7; 55 56 deleted; 57 58 -> 8 9;
+    # 59 60 skipped; 61 -> 10.
+    cigar = [(H, 1), (S, 2), (M, 3), (I, 1), (M, 2), (D, 2), (M, 2), (N, 2), (M, 1)]
+    alignment = trace_alignment(cigar, 50)
+    elevens = np.arange(0, 120, 10)
+    # starts: 50:20 51:30 52:40 53:60 54:70 55:73 56:76 57:80 58:90 59:100 60:100 61:100, end 110.
+    expected = [20, 30, 40, 60, 70, 73, 76, 80, 90, 100, 100, 100, 110]
+    assert reference_bounds(alignment, elevens, 50, 12).tolist() == expected
+
+
+def test_a_deletion_at_the_end_of_an_alignment_is_no_part_of_it():
+    alignment = trace_alignment([(M, 4), (D, 3), (S, 2)], 100)
+    assert (alignment.reference_knots[-1], alignment.query_knots[-1]) == (104, 4)
+    assert not alignment.covers(104)
+
+
+def test_an_alignment_without_match_covers_nothing():
+    alignment = trace_alignment([(S, 10)], 100)
+    assert not alignment.covers(100)
+
+
+@pytest.mark.parametrize(
+    ("cigar", "state"),
+    [
+        ([(M, 20)], INDEL_NONE),
+        ([(M, 8), (I, 1), (M, 12)], INDEL_PRESENT),  # between reference 107 and 108, inside the motif 105..110
+        ([(M, 5), (I, 1), (M, 15)], INDEL_NONE),  # right before the motif's first base
+        ([(M, 11), (I, 1), (M, 9)], INDEL_NONE),  # right behind its last base
+        ([(M, 6), (I, 1), (M, 14)], INDEL_PRESENT),  # between its first and second base
+        ([(M, 10), (D, 1), (M, 9)], INDEL_PRESENT),  # its last base deleted
+        ([(M, 3), (D, 2), (M, 15)], INDEL_NONE),  # ends where it begins
+        ([(M, 3), (D, 3), (M, 14)], INDEL_PRESENT),  # reaches into its first base
+        ([(M, 8)], INDEL_PARTIAL),  # ends in its middle
+        ([(M, 4)], INDEL_PARTIAL),  # ends before it
+        ([(M, 8), (D, 3), (S, 5)], INDEL_PARTIAL),  # a deletion that nothing follows
+    ],
+)
+def test_an_indel_counts_when_it_lies_between_two_bases_of_the_motif_or_removes_one(cigar, state):
+    # Motif on reference [105, 111), alignment from 100.
+    assert motif_indel(cigar, 100, 105, 111) == state
