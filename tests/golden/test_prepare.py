@@ -6,7 +6,6 @@ import uuid
 
 import numpy as np
 import pytest
-from tiny_run import STAMP_TIME, TinyRecord, ramp, read_id, write_run
 
 from leech.config import build
 from leech.console import SilentProgress
@@ -16,6 +15,7 @@ from leech.data.prepare import prepare
 from leech.data.recipe import Recipe
 from leech.errors import InputError
 from leech.provenance import Stamp
+from tiny_run import STAMP_TIME, TinyRecord, ramp, read_id, write_run
 
 REFERENCES = {"tRNA-A": "ACGTACGTAC"}
 """GTAC occurs at 2 and 6; the last one's offset 1 makes reference base 7 the focus."""
@@ -174,7 +174,16 @@ def test_every_record_is_counted_once_under_its_reason(tmp_path):
     fasta = sources.reference.read_text().replace(">unknown\nAAAAAAAAAA\n", "")
     sources.reference.write_text(fasta)
     result = run(sources, tmp_path / "corpus", recipe())
-    ones = ("unmapped", "secondary", "supplementary", "reverse_strand", "low_mapq", "bad_read_id", "no_moves", "bad_moves")
+    ones = (
+        "unmapped",
+        "secondary",
+        "supplementary",
+        "reverse_strand",
+        "low_mapq",
+        "bad_read_id",
+        "no_moves",
+        "bad_moves",
+    )
     ones += ("split_without_offset", "reference_not_in_fasta", "no_motif", "focus_not_aligned", "not_in_pod5")
     ones += ("ns_beyond_signal", "no_signal", "constant_signal")
     expected = {"seen": len(records), **dict.fromkeys(ones, 1), "duplicate": 2, "mv_mismatch": 2, "used": 3}

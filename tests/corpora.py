@@ -1,0 +1,35 @@
+"""Small corpora of random chunks, written with the real writer."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from leech.config import build
+from leech.data.corpus import ChunkArrays, CorpusWriter, column_layout
+from leech.data.recipe import Recipe
+
+RECIPE = build(Recipe, {"motif": "CCAGGC", "motif_offset": 2, "samples_before": 5, "samples_after": 5})
+
+
+def chunks(count, *, seed=0, label="charged", references=("a", "b"), recipe=RECIPE):
+    generator = np.random.default_rng(seed)
+    columns = {}
+    for name, (dtype, shape) in column_layout(recipe).items():
+        values = generator.integers(1, 100, size=(count, *shape))
+        columns[name] = values.astype(dtype)
+    columns["reference"] = generator.integers(0, len(references), count).astype(np.int32)
+    for name in ("flow_cell", "run", "sample", "label"):
+        columns[name][:] = 0
+    columns["read_id"] = generator.integers(0, 256, (count, 16), dtype=np.uint8)
+    columns["parent_id"] = columns["read_id"].copy()
+    names = {"reference": references, "flow_cell": ["F"], "run": ["R"], "sample": ["S"], "label": [label]}
+    return ChunkArrays(columns, names)
+
+
+def write(folder, *batches, recipe=RECIPE):
+    folder.mkdir(parents=True)
+    with CorpusWriter(folder, recipe) as writer:
+        for batch in batches:
+            writer.append(batch)
+        writer.finish(counts={"seen": 1, "used": 1}, runs={"R": 4000}, settings={})
+    return folder
