@@ -1,0 +1,254 @@
+"""The model folder: ``model.safetensors`` and ``model.json``.
+
+Hides: file names, JSON, checks on loading. Belongs here: everything that predicting needs, so that the folder alone is
+enough; what training leaves beside it (history, configuration) is written there. Invariants: loading runs no code from the
+folder and loads weights by name, strictly; a folder whose recipe means something else now is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from leech.config import build, to_mapping
+from leech.console import Table
+from leech.data.recipe import Recipe
+from leech.errors import InputError, LeechError, MismatchError
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from leech.models.network import Network
+    from leech.models.spec import ArchitectureSpec
+
+FORMAT = "leech-model"
+SCHEMA_VERSION = 1
+WEIGHTS = "model.safetensors"
+DESCRIPTION = "model.json"
+DEFAULT_THRESHOLD_CL = 200
+
+
+@dataclass(frozen=True)
+class OperatingPoint:
+    """Where a score becomes a call: positive from this ``cl`` on; ``source`` says who chose it."""
+
+    threshold_cl: int = DEFAULT_THRESHOLD_CL
+    source: str = "default"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelBundle:
+    """What a model folder says, without the weights.
+
+    :ivar labels: [negative, positive].
+    :ivar training: how it was trained: epoch, step, validation metrics, corpus digest.
+    :ivar stamp: provenance.
+    """
+
+    spec: ArchitectureSpec
+    recipe: Recipe
+    labels: tuple[str, str]
+    training: Mapping[str, Any]
+    stamp: Mapping[str, Any]
+    operating_point: OperatingPoint = OperatingPoint()
+
+    @property
+    def threshold_cl(self) -> int:
+        """Smallest ``cl`` that counts as positive."""
+        return self.operating_point.threshold_cl
+
+    @property
+    def positive_label(self) -> str:
+        """The label whose probability the network gives."""
+        return self.labels[1]
+
+
+class LoadedModel(NamedTuple):
+    """A model ready to be asked: its network is in evaluation mode, on the CPU."""
+
+    bundle: ModelBundle
+    network: Network
+
+
+@dataclass(frozen=True)
+class _Document:
+    """The form of ``model.json``."""
+
+    format: Literal["leech-model"]
+    schema_version: int
+    architecture: dict[str, Any]
+    recipe: dict[str, Any]
+    recipe_digest: str
+    labels: tuple[str, str]
+    positive_label: str
+    operating_point: OperatingPoint
+    calibration: None
+    training: dict[str, Any]
+    stamp: dict[str, Any] = field(default_factory=dict)
+
+
+def save_bundle(bundle: ModelBundle, network: nn.Module, folder: Path) -> None:
+    """Write both files into an existing folder; the caller makes it appear when it is complete."""
+    from safetensors.torch import save
+
+    # Sorted by name, and copied: views of one storage cannot be written.
+    state = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in sorted(network.state_dict().items())}
+    (folder / WEIGHTS).write_bytes(save(state))
+    document = {
+        "format": FORMAT,
+        "schema_version": SCHEMA_VERSION,
+        "architecture": bundle.spec.to_mapping(),
+        "recipe": to_mapping(bundle.recipe),
+        "recipe_digest": bundle.recipe.digest(),
+        "labels": list(bundle.labels),
+        "positive_label": bundle.positive_label,
+        "operating_point": vars(bundle.operating_point),
+        "calibration": None,
+        "training": dict(bundle.training),
+        "stamp": dict(bundle.stamp),
+    }
+    (folder / DESCRIPTION).write_text(json.dumps(document, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def read_bundle(folder: Path) -> ModelBundle:
+    """Read and check ``model.json``.
+
+    :raises InputError: no complete model there, or one of another format or version.
+    :raises MismatchError: a recipe that this version of leech would carry out differently.
+    """
+    path = folder / DESCRIPTION
+    if not path.is_file() or not (folder / WEIGHTS).is_file():
+        missing = DESCRIPTION if not path.is_file() else WEIGHTS
+        what = f"has no {missing}: it is not a complete model" if folder.is_dir() else "does not exist"
+        raise InputError(f"Model '{folder}' {what}.", hint="Make one with 'leech model train'.")
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise InputError(f"Cannot read '{path}': {error}.") from error
+    found = content.get("format") if isinstance(content, dict) else None
+    if found != FORMAT:
+        raise InputError(f"'{path}' is not a leech model (format {found!r}, expected '{FORMAT}').")
+    if content.get("schema_version") != SCHEMA_VERSION:
+        raise InputError(
+            f"Model '{folder}' has schema version {content.get('schema_version')}; this leech reads {SCHEMA_VERSION}.",
+            hint="Train it again with this version of leech.",
+        )
+    from leech.models.spec import parse_spec
+
+    try:
+        document = build(_Document, content, source=str(path))
+        recipe = build(Recipe, document.recipe, source=str(path))
+        spec = parse_spec(document.architecture, source=str(path))
+    except LeechError as error:
+        raise InputError(
+            error.message, hint="The description was edited or damaged; use the original model."
+        ) from error
+    if recipe.digest() != document.recipe_digest:
+        raise MismatchError(
+            f"Model '{folder}' was trained on chunks cut by a recipe that this version of leech would carry out "
+            f"differently (recorded {document.recipe_digest}, now {recipe.digest()}).",
+            hint="Use the version of leech that trained it, or train again.",
+        )
+    if document.labels[1] != document.positive_label:
+        raise InputError(f"'{path}': the positive label '{document.positive_label}' is not the second of the labels.")
+    return ModelBundle(
+        spec=spec,
+        recipe=recipe,
+        labels=document.labels,
+        training=document.training,
+        stamp=document.stamp,
+        operating_point=document.operating_point,
+    )
+
+
+def load_bundle(folder: Path) -> LoadedModel:
+    """Read a model and its weights.
+
+    :raises MismatchError: weights that are not those of the described network, named with expected and found.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load
+
+    from leech.models.spec import build_network
+
+    bundle = read_bundle(folder)
+    path = folder / WEIGHTS
+    try:
+        state = load(path.read_bytes())
+    except (OSError, SafetensorError) as error:
+        raise InputError(f"Cannot read weights '{path}': {error}.", hint="Copy the model folder again.") from error
+    network = build_network(bundle.spec, bundle.recipe)
+    expected = network.state_dict()
+    wrong = [f"'{name}' is missing" for name in expected if name not in state]
+    wrong += [f"'{name}' is not part of the network" for name in state if name not in expected]
+    wrong += [
+        f"'{name}': expected {tuple(tensor.shape)}, found {tuple(state[name].shape)}"
+        for name, tensor in expected.items()
+        if name in state and state[name].shape != tensor.shape
+    ]
+    if wrong:
+        raise MismatchError(
+            f"The weights in '{path}' are not those of the network in '{DESCRIPTION}': {'; '.join(wrong[:5])}.",
+            hint="The folder mixes two models; use the original.",
+        )
+    network.load_state_dict(state, strict=True)
+    return LoadedModel(bundle, network.eval())
+
+
+@dataclass(frozen=True)
+class ModelDescription:
+    """What ``leech model inspect`` shows."""
+
+    path: Path
+    bundle: ModelBundle
+    parameters: dict[str, int]
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return plain types, ready for JSON."""
+        bundle = self.bundle
+        return {
+            "path": str(self.path),
+            "architecture": bundle.spec.to_mapping(),
+            "parameters": {**self.parameters, "total": sum(self.parameters.values())},
+            "labels": list(bundle.labels),
+            "positive_label": bundle.positive_label,
+            "operating_point": vars(bundle.operating_point),
+            "recipe": to_mapping(bundle.recipe),
+            "recipe_digest": bundle.recipe.digest(),
+            "training": dict(bundle.training),
+            "stamp": dict(bundle.stamp),
+        }
+
+    def tables(self) -> list[Table]:
+        """Return overview, parameters by branch, recipe and training."""
+        bundle = self.bundle
+        overview = [
+            ("path", str(self.path)),
+            ("architecture", f"{bundle.spec.name}: {bundle.spec.description}"),
+            ("labels", f"{bundle.labels[0]} (negative), {bundle.labels[1]} (positive)"),
+            ("called positive", f"cl >= {bundle.threshold_cl} ({bundle.operating_point.source})"),
+            ("parameters", str(sum(self.parameters.values()))),
+            *((f"  {name}", str(number)) for name, number in self.parameters.items()),
+        ]
+        recipe = [(key, "" if value is None else str(value)) for key, value in to_mapping(bundle.recipe).items()]
+        training = [(key, json.dumps(value)) for key, value in bundle.training.items()]
+        return [
+            Table(title="Model", columns=("what", "value"), rows=overview),
+            Table(title="Recipe of its chunks", columns=("option", "value"), rows=recipe),
+            Table(title="Training", columns=("what", "value"), rows=training),
+        ]
+
+
+def describe(folder: Path) -> ModelDescription:
+    """Look into a model folder; the weights are loaded, so that a damaged model is found out.
+
+    :raises InputError: no complete model there.
+    :raises MismatchError: weights and description disagree.
+    """
+    bundle, network = load_bundle(folder)
+    parts = {**dict(network.branches.named_children()), "output": network.output}
+    numbers = {name: sum(parameter.numel() for parameter in part.parameters()) for name, part in parts.items()}
+    return ModelDescription(folder, bundle, numbers)

@@ -1,0 +1,72 @@
+"""From inputs to probabilities and calls.
+
+Hides: inference mode, devices and rounding. Belongs here: what evaluation and prediction must do alike; where batches come
+from is theirs. Invariants: as many results as chunks, whatever the batch size; never a number that is not finite.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from leech.errors import LeechError
+
+if TYPE_CHECKING:
+    from leech.data.batches import Inputs
+
+
+def charging_likelihood(probability: NDArray[np.float64]) -> NDArray[np.uint8]:
+    """Return ``cl`` = round(255 * p), halves to the even neighbour, as uint8."""
+    return np.rint(255 * np.asarray(probability, dtype=np.float64)).astype(np.uint8)
+
+
+def softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return class probabilities (n, K) of raw logits (n, K)."""
+    shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return np.asarray(shifted / shifted.sum(axis=1, keepdims=True))
+
+
+def sigmoid(logits: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return 1 / (1 + exp(-x)) without overflow."""
+    # tanh saturates where exp would overflow.
+    return np.asarray(0.5 * (1 + np.tanh(0.5 * logits)))
+
+
+class Predictor:
+    """A network on a device, asked batch by batch; it is in evaluation mode while it is asked.
+
+    :param network: gives raw logits of :class:`leech.data.batches.Inputs`.
+    """
+
+    def __init__(self, network: nn.Module, device: torch.device) -> None:
+        self._network = network.to(device)
+        self._device = device
+
+    def logits(self, inputs: Inputs) -> NDArray[np.float64]:
+        """Return raw logits, float64 (n, outputs).
+
+        :raises LeechError: a logit that is not finite.
+        """
+        was_training = self._network.training
+        self._network.eval()
+        try:
+            with torch.inference_mode():
+                result = self._network(inputs.to(self._device)).double().cpu().numpy()
+        finally:
+            self._network.train(was_training)
+        bad = int((~np.isfinite(result)).any(axis=1).sum())
+        if bad:
+            raise LeechError(
+                f"The network gave {bad} of {len(result)} results that are not finite numbers, so no call can be trusted.",
+                hint="The model's weights are damaged or it diverged in training; train it again.",
+            )
+        assert len(result) == len(inputs.signal)
+        return np.asarray(result)
+
+    def positive_probability(self, inputs: Inputs) -> NDArray[np.float64]:
+        """Return P(positive) of each chunk by a network with one logit, float64 (n,)."""
+        return sigmoid(self.logits(inputs)[:, 0])

@@ -1,0 +1,185 @@
+"""The loop on its own: plans, stopping, refusals, and that it knows nothing of labels."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from leech.config import build
+from leech.data.batches import Batch, Inputs, epoch_order
+from leech.data.corpus import Corpus
+from leech.errors import LeechError
+from leech.training.checkpoints import Best
+from leech.training.config import TrainConfig
+from leech.training.loop import Plan, Record, fit, make_plan, reproducible
+from leech.training.losses import LossSum
+from planted import write_planted
+
+CPU = torch.device("cpu")
+
+
+def config(**values: object) -> TrainConfig:
+    return build(TrainConfig, {"epochs": 3, "min_steps": 1, "learning_rate": 0.01, **values})
+
+
+@pytest.mark.parametrize(
+    ("rows", "values", "expected"),
+    [
+        # 2 million rows: full batches, 3907 steps an epoch, no more epochs than asked for.
+        (2_000_000, {"epochs": 10}, Plan(512, 10, 3907, 1)),
+        # 190 rows: batches of 16, 12 steps an epoch; 600 steps need 50 epochs; evaluations every 2 epochs (24 steps).
+        (190, {"epochs": 10, "min_steps": 600}, Plan(16, 50, 12, 2)),
+        # 6400 rows: a 64th of them is 100.
+        (6400, {"epochs": 10, "min_steps": 600}, Plan(100, 10, 64, 1)),
+        # A batch size that is asked for is an upper limit.
+        (6400, {"epochs": 10, "batch_size": 20}, Plan(20, 10, 320, 1)),
+        (5, {"epochs": 2, "min_steps": 1}, Plan(16, 2, 1, 20)),
+    ],
+)
+def test_plans_for_corpora_of_any_size(rows: int, values: dict[str, object], expected: Plan) -> None:
+    assert make_plan(rows, config(**values)) == expected
+
+
+class Level(nn.Module):
+    """The smallest network that reads something: a line through the mean signal."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.line = nn.Linear(1, 1)
+        nn.init.constant_(self.line.weight, 0.5)
+        nn.init.zeros_(self.line.bias)
+        self.dropout = nn.Dropout(0.5)
+
+    def forward(self, inputs: Inputs) -> torch.Tensor:
+        output: torch.Tensor = self.line(self.dropout(inputs.signal.mean(dim=1, keepdim=True)))
+        return output
+
+
+class Regression:
+    """A task without labels: predict the number of the row; judged by scripted figures."""
+
+    features: tuple[str, ...] = ()
+
+    def __init__(self, corpus: Corpus, script: list[float]) -> None:
+        self.corpus, self.network, self.seen = corpus, Level(), []
+        self._script = iter(script)
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.corpus)
+
+    def epoch_rows(self, epoch: int) -> np.ndarray:
+        return epoch_order(np.arange(len(self.corpus), dtype=np.int64), 0, epoch)
+
+    def loss(self, network: nn.Module, inputs: Inputs, batch: Batch) -> LossSum:
+        self.seen.append(batch.rows)
+        target = torch.from_numpy(batch.rows / 100).float()
+        errors = (network(inputs).reshape(-1) - target) ** 2
+        return LossSum(errors.sum(), torch.tensor(float(len(batch.rows))))
+
+    def validate(self, network: nn.Module, device: torch.device) -> Mapping[str, float | None]:
+        assert not network.training
+        return {"quality": next(self._script)}
+
+    def rank(self, metrics: Mapping[str, float | None]) -> tuple[float, ...]:
+        return (float(metrics["quality"] or 0),)
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Corpus:
+    return Corpus.open(write_planted(tmp_path, (40, 40)))
+
+
+def run(task: Regression, settings: TrainConfig, plan: Plan) -> tuple[Best, list[Record]]:
+    records: list[Record] = []
+    ticks = itertools.count()
+    with reproducible(CPU):
+        torch.manual_seed(0)
+        best = fit(
+            task,
+            settings,
+            plan,
+            CPU,
+            on_record=records.append,
+            on_step=lambda chunks, loss: None,
+            clock=lambda: float(next(ticks)),
+        )
+    return best, records
+
+
+def test_every_row_is_seen_once_an_epoch_and_the_best_evaluation_is_kept(corpus: Corpus) -> None:
+    task = Regression(corpus, [0.5, 0.9, 0.7])
+    best, records = run(task, config(), Plan(32, 3, 3, 1))
+    assert [len(rows) for rows in task.seen] == [32, 32, 16] * 3
+    for start in (0, 3, 6):
+        assert sorted(np.concatenate(task.seen[start : start + 3])) == list(range(80))
+    assert (best.epoch, best.step, best.metrics) == (2, 6, {"quality": 0.9})
+    assert [record.step for record in records] == [3, 6, 9]
+    line = records[1].to_mapping()
+    assert line["validation_quality"] == 0.9
+    assert {"epoch", "step", "train_loss", "learning_rate", "chunks_per_second", "seconds"} <= set(line)
+
+
+def test_patience_counts_evaluations_but_not_before_the_least_steps(corpus: Corpus) -> None:
+    script = [0.9] + [0.1] * 20
+    _, records = run(Regression(corpus, script), config(epochs=10, patience=2), Plan(32, 10, 3, 1))
+    assert [record.epoch for record in records] == [1, 2, 3]
+    _, records = run(Regression(corpus, script), config(epochs=10, patience=2, min_steps=15), Plan(32, 10, 3, 1))
+    assert records[-1].step == 15
+
+
+def test_evaluations_come_every_so_many_epochs_and_at_the_end(corpus: Corpus) -> None:
+    _, records = run(Regression(corpus, [0.1, 0.2, 0.3]), config(), Plan(32, 5, 3, 2))
+    assert [record.epoch for record in records] == [2, 4, 5]
+
+
+def test_the_same_seed_gives_the_same_bits_and_another_seed_does_not(corpus: Corpus) -> None:
+    states = [run(Regression(corpus, [0.1] * 3), config(seed=seed), Plan(32, 3, 3, 1))[0].state for seed in (4, 4, 5)]
+    for name, value in states[0].items():
+        assert torch.equal(value, states[1][name])
+    assert any(not torch.equal(value, states[2][name]) for name, value in states[0].items())
+
+
+def test_torch_is_left_as_it_was(corpus: Corpus) -> None:
+    task = Regression(corpus, [0.1] * 3)
+    torch.manual_seed(3)
+    expected = torch.rand(1)
+    torch.manual_seed(3)
+    run(task, config(), Plan(32, 3, 3, 1))
+    assert not torch.are_deterministic_algorithms_enabled()
+    assert torch.equal(torch.rand(1), expected)
+
+
+def test_a_loss_that_is_not_finite_stops_before_the_weights_move_and_names_the_row(corpus: Corpus) -> None:
+    task = Regression(corpus, [0.1] * 3)
+    before = {name: value.clone() for name, value in task.network.state_dict().items()}
+    usual = task.loss
+
+    def poisoned(network: nn.Module, inputs: Inputs, batch: Batch) -> LossSum:
+        loss = usual(network, inputs, batch)
+        return LossSum(loss.total * float("nan"), loss.weight) if 17 in batch.rows else loss
+
+    task.loss = poisoned  # type: ignore[method-assign]
+    # One batch an epoch: row 17 is in the first.
+    with pytest.raises(LeechError, match=r"rows 17\.") as caught:
+        run(task, config(), Plan(80, 3, 1, 1))
+    assert "Step 1 " in caught.value.message
+    for name, value in before.items():
+        assert torch.equal(task.network.state_dict()[name], value)
+
+
+def test_of_equal_evaluations_the_first_is_kept_as_a_copy() -> None:
+    best, weight = Best(), torch.zeros(1)
+    assert best.consider((0.5, -1.0), {"auroc": 0.5}, {"w": weight}, epoch=1, step=1)
+    weight += 1
+    assert not best.consider((0.5, -1.0), {"auroc": 0.5}, {"w": weight}, epoch=2, step=2)
+    assert (best.epoch, best.num_worse, float(best.state["w"])) == (1, 1, 0.0)
+    # The same first entry, and a better second.
+    assert best.consider((0.5, -0.9), {"auroc": 0.5}, {"w": weight}, epoch=3, step=3)
+    assert (best.epoch, best.num_worse, float(best.state["w"])) == (3, 0, 1.0)
