@@ -33,7 +33,7 @@ from leech.data.prepare import prepare
 from leech.data.recipe import Recipe
 from leech.provenance import Stamp
 from leech.training.config import TrainConfig
-from leech.training.loop import train
+from leech.training.train import train
 
 SITES = {"site": 2, "control": -33}
 """Motif offsets: the second T of the last GTTC, and a base 35 nt upstream of it."""

@@ -44,7 +44,7 @@ def knob(
     :param minimum: smallest legal value, inclusive.
     :param maximum: largest legal value, inclusive.
     :param metavar: placeholder in the help text.
-    :param expose: False keeps the field out of the command line (file only).
+    :param expose: False for a field that the program fills in; neither flag nor configuration file sets it.
     """
     metadata = {
         "help": help,

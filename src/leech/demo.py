@@ -96,7 +96,7 @@ def _run(config: DemoConfig, work: Path, progress: Progress, stamp: Stamp) -> li
     from leech.prediction.config import PredictConfig
     from leech.prediction.predict import predict
     from leech.training.config import TrainConfig
-    from leech.training.loop import train
+    from leech.training.train import train
 
     libraries = {"charged": 1.0, "uncharged": 0.0, "mixture": MIXTURE_FRACTION}
     for number, (name, fraction) in enumerate(libraries.items()):

@@ -41,7 +41,8 @@ def sample_kmers(kmers: Tensor, base_bounds: Tensor, num_samples: int) -> Tensor
     :param base_bounds: int32 (n, num_bases + 1), in window samples.
     """
     samples = torch.arange(num_samples, device=base_bounds.device, dtype=base_bounds.dtype)
-    owner = torch.searchsorted(base_bounds, samples.expand(len(base_bounds), -1), right=True) - 1
+    every = samples.repeat(len(base_bounds), 1)
+    owner = torch.searchsorted(base_bounds.contiguous(), every, right=True) - 1
     inside = (owner >= 0) & (owner < kmers.shape[2])
     index = owner.clamp(0, kmers.shape[2] - 1)[:, None, :].expand(-1, kmers.shape[1], -1)
     return kmers.gather(2, index) * inside[:, None, :]

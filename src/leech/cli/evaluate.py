@@ -1,0 +1,28 @@
+"""``leech eval``: test."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from leech.cli.options import collect, config_options, json_option, output_options
+from leech.cli.session import Session
+from leech.evaluation.config import EvalConfig
+
+
+@click.command()
+@click.option("--model", required=True, type=click.Path(path_type=Path), help="Model folder.")
+@click.option("--data", required=True, type=click.Path(path_type=Path), help="Corpus cut by the model's recipe.")
+@output_options("JSON file of the metrics.")
+@config_options(EvalConfig)
+@json_option
+@click.pass_obj
+def test(session: Session, /, model: Path, data: Path, output: Path, force: bool, as_json: bool, **given: Any) -> None:
+    """Score a model on chunks whose label is known, and say how good it is, per reference too."""
+    from leech.evaluation.evaluate import evaluate as run
+
+    progress, stamp = session.start()
+    (config,) = collect([EvalConfig], given)
+    session.show(run(model, data, config, output, force=force, progress=progress, stamp=stamp), as_json=as_json)

@@ -1,0 +1,130 @@
+"""The entry point: groups, errors and exit codes.
+
+Hides: click's own error handling and the lazy loading of commands. Belongs here: what holds for every command; a command's
+options and body are in the file of its group. Invariants: the only place that turns an error into words and an exit code
+(0 done, 1 data or environment, 2 usage, 130 interrupted); ``--help`` of any command imports nothing heavy.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from leech import __version__
+from leech.cli.session import Session
+from leech.errors import LeechError
+
+COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
+    "": {
+        "data": ("", "Simulate, prepare, merge and inspect data."),
+        "model": ("", "Train and inspect models."),
+        "eval": ("", "Measure how good a model is."),
+        "predict": ("leech.cli.predict:predict", "Call the state of every read of a run."),
+        "demo": ("leech.cli.demo:demo", "Run everything on simulated reads and compare with the truth."),
+    },
+    "data": {
+        "simulate": ("leech.cli.data:simulate", "Simulate a sequencing run with known truth."),
+        "prepare": ("leech.cli.data:prepare", "Cut training chunks around the site from POD5 and BAM."),
+        "merge": ("leech.cli.data:merge", "Join corpora and split them by parent read."),
+        "inspect": ("leech.cli.data:inspect", "Show what a corpus holds."),
+    },
+    "model": {
+        "train": ("leech.cli.model:train", "Train a network on a merged corpus."),
+        "inspect": ("leech.cli.model:inspect", "Show what a model is."),
+    },
+    "eval": {"test": ("leech.cli.evaluate:test", "Score a model on a split of a corpus.")},
+}
+"""Group -> command -> (where its code is, one line of help); a group inside a group has no code of its own."""
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command's module when the command is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order of the table."""
+        return list(COMMANDS[self.name or ""])
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        """Return a command by name."""
+        entry = COMMANDS[self.name or ""].get(name)
+        if entry is None:
+            return None
+        place, help_text = entry
+        if not place:
+            return LazyGroup(name, help=help_text, no_args_is_help=True)
+        module, attribute = place.split(":")
+        command = getattr(importlib.import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, help_text) for name, (_, help_text) in COMMANDS[self.name or ""].items()])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find a command, or name the nearest one."""
+        name = args[0]
+        command = self.get_command(ctx, name)
+        if command is None:
+            close = difflib.get_close_matches(name, self.list_commands(ctx), n=1)
+            hint = f"Did you mean '{close[0]}'?" if close else f"Commands: {', '.join(self.list_commands(ctx))}."
+            ctx.fail(f"No such command '{name}'. {hint}")
+        return name, command, args[1:]
+
+
+@click.group(cls=LazyGroup, name="", context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=True)
+@click.version_option(__version__, prog_name="leech")
+@click.option("-v", "--verbose", is_flag=True, help="Say more on stderr.")
+@click.option("-q", "--quiet", is_flag=True, help="Say only warnings and errors on stderr; show no progress.")
+@click.pass_context
+def leech(ctx: click.Context, verbose: bool, quiet: bool) -> None:
+    """Read states off raw nanopore current at one known site of an RNA, read by read.
+
+    The usual way: 'leech data prepare' for each library, 'leech data merge', 'leech model train', 'leech eval test', and
+    'leech predict' on new runs. 'leech demo' shows all of it on simulated reads.
+    """
+    ctx.obj = Session(argv=ctx.obj, verbose=verbose, quiet=quiet)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code.
+
+    :param argv: arguments without the program's name; default: those of the process.
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        with leech.make_context("leech", list(arguments), obj=["leech", *arguments]) as ctx:
+            leech.invoke(ctx)
+    except click.exceptions.Exit as done:
+        return done.exit_code
+    except click.UsageError as error:
+        error.show()
+        return error.exit_code
+    except LeechError as error:
+        click.echo(f"error: {error.message}", err=True)
+        if error.hint:
+            click.echo(f"hint: {error.hint}", err=True)
+        return error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("interrupted: nothing unfinished stands under its final name.", err=True)
+        return 128 + signal.SIGINT
+    except BrokenPipeError:
+        # Whoever read our output has enough; Python would complain once more when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+    return 0
+
+
+def entry_point() -> Any:
+    """Run as the console script."""
+    sys.exit(main())

@@ -1,0 +1,45 @@
+"""``leech model``: train, inspect."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from leech.cli.options import collect, config_file_option, config_options, json_option, output_options
+from leech.cli.session import Session
+from leech.training.config import TrainConfig
+
+
+@click.command()
+@click.option("--data", required=True, type=click.Path(path_type=Path), help="Merged corpus with splits.")
+@output_options("Folder of the model.")
+@config_options(TrainConfig)
+@config_file_option
+@json_option
+@click.pass_obj
+def train(
+    session: Session, /, data: Path, output: Path, force: bool, config_file: Path | None, as_json: bool, **given: Any
+) -> None:
+    """Train a network that tells the two labels of a corpus apart.
+
+    Training stops early by the validation AUROC, whose best state is kept. The folder alone is enough to predict.
+    """
+    from leech.training.train import train as run
+
+    progress, stamp = session.start()
+    (config,) = collect([TrainConfig], given, config_file)
+    session.show(run(config, data, output, force=force, progress=progress, stamp=stamp), as_json=as_json)
+
+
+@click.command()
+@click.argument("model", type=click.Path(path_type=Path))
+@json_option
+@click.pass_obj
+def inspect(session: Session, /, model: Path, as_json: bool) -> None:
+    """Show what a model is: network, labels, the recipe of its chunks, and how it was trained."""
+    from leech.models.bundle import describe
+
+    session.start()
+    session.show(describe(model), as_json=as_json)

@@ -1,0 +1,174 @@
+"""Command-line options made from configuration dataclasses.
+
+Hides: click's option objects. Belongs here: the one way from a dataclass field to a flag and back, so that an option
+cannot exist without reaching its field; the dataclasses and their defaults live beside their owners. Invariants: a default
+is shown in the help but never passed on, so only flags really given override a configuration file.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from leech.config import build, load_toml, nearest
+from leech.errors import ConfigError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def flag_of(field: dataclasses.Field[Any]) -> str:
+    """Return the flag of a field, with its dashes."""
+    return str(field.metadata.get("flag") or "--" + field.name.replace("_", "-"))
+
+
+def exposed_fields(cls: type) -> list[dataclasses.Field[Any]]:
+    """Return the fields that users set."""
+    return [field for field in dataclasses.fields(cls) if field.metadata.get("expose", True)]
+
+
+def _element(annotation: Any) -> tuple[Any, int | None]:
+    """Return the type of one value, and how many there are: 1, a fixed number, or None for any number."""
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        annotation = next(part for part in typing.get_args(annotation) if part is not type(None))
+    if typing.get_origin(annotation) is tuple:
+        parts = typing.get_args(annotation)
+        return parts[0], None if parts[1:] == (...,) else len(parts)
+    return annotation, 1
+
+
+def _click_type(element: Any) -> Any:
+    if typing.get_origin(element) is typing.Literal:
+        return click.Choice([str(choice) for choice in typing.get_args(element)])
+    return click.Path(path_type=Path) if element is Path else element
+
+
+def _help(field: dataclasses.Field[Any]) -> str:
+    text = str(field.metadata["help"])
+    if field.default is dataclasses.MISSING:
+        return f"{text}  [required]"
+    if field.default is None:
+        return text
+    shown = " ".join(map(str, field.default)) if isinstance(field.default, tuple) else field.default
+    if isinstance(field.default, bool):
+        shown = flag_of(field) if field.default else "--no-" + flag_of(field)[2:]
+    return f"{text}  [default: {shown}]"
+
+
+def _option(field: dataclasses.Field[Any], annotation: Any) -> Callable[[F], F]:
+    element, number = _element(annotation)
+    flag = flag_of(field)
+    if element is bool:
+        return click.option(f"{flag}/--no-{flag[2:]}", field.name, default=None, help=_help(field))
+    return click.option(
+        flag,
+        field.name,
+        type=_click_type(element),
+        default=None,
+        multiple=number is None,
+        nargs=1 if number is None else number,
+        metavar=field.metadata.get("metavar") or ("PATH..." if number is None else None),
+        help=_help(field),
+    )
+
+
+def config_options(*classes: type) -> Callable[[F], F]:
+    """Give a command one option per exposed field of the classes, in their order."""
+
+    def decorate(function: F) -> F:
+        seen: set[str] = set()
+        options = []
+        for cls in classes:
+            annotations = typing.get_type_hints(cls)
+            for field in exposed_fields(cls):
+                assert field.name not in seen, f"two classes have a field '{field.name}'"
+                seen.add(field.name)
+                options.append(_option(field, annotations[field.name]))
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+def config_file_option(function: F) -> F:
+    """Give a command ``--config FILE.toml``, whose values its flags override."""
+    return click.option(
+        "--config",
+        "config_file",
+        type=click.Path(path_type=Path),
+        help="TOML file with values for these options (dashes as underscores); flags override it.",
+    )(function)
+
+
+def output_options(what: str, *, default: str | None = None) -> Callable[[F], F]:
+    """Give a command ``-o/--output`` and ``--force``."""
+
+    def decorate(function: F) -> F:
+        function = click.option(
+            "--force", is_flag=True, help="Replace an existing output once the new one is complete."
+        )(function)
+        return click.option(
+            "-o",
+            "--output",
+            type=click.Path(path_type=Path),
+            help=what,
+            **({"required": True} if default is None else {"default": default, "show_default": True}),
+        )(function)
+
+    return decorate
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
+
+
+class ManyValues(click.Command):
+    """A command whose repeatable options also take several values after one flag: ``--pod5 a b c``."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Repeat such a flag before each further value, then parse as usual."""
+        flags = {flag for option in self.params if getattr(option, "multiple", False) for flag in option.opts}
+        expanded: list[str] = []
+        current: str | None = None
+        for place, argument in enumerate(args):
+            if argument.startswith("-") and argument != "-":
+                name = argument.split("=", 1)[0]
+                current = name if name in flags else None
+            elif current is not None and (args[place - 1] != current):
+                expanded.append(current)
+            expanded.append(argument)
+        return super().parse_args(ctx, expanded)
+
+
+def collect(classes: Sequence[type], given: Mapping[str, Any], config_file: Path | None = None) -> list[Any]:
+    """Build one value per class: the file's values first, then the flags really given.
+
+    :param given: the handler's keyword arguments; None and empty tuples stand for flags not given.
+    :raises ConfigError: an unknown key in the file, a required option that neither gives, or a value that is refused.
+    """
+    content = {} if config_file is None else load_toml(config_file)
+    known = {field.name: field for cls in classes for field in exposed_fields(cls)}
+    for key in content:
+        if key not in known:
+            close = nearest(key, list(known))
+            hint = f"Did you mean '{close}'?" if close else f"Known keys: {', '.join(sorted(known))}."
+            raise ConfigError(f"'{config_file}': unknown key '{key}'.", hint=hint)
+    flags = {name: value for name, value in given.items() if name in known and value is not None and value != ()}
+    values = {**content, **flags}
+    for name, field in known.items():
+        if field.default is dataclasses.MISSING and name not in values:
+            raise ConfigError(f"Missing option '{flag_of(field)}': {field.metadata['help']}")
+    source = "options" if config_file is None else f"options and '{config_file}'"
+    return [
+        build(
+            cls,
+            {field.name: values[field.name] for field in exposed_fields(cls) if field.name in values},
+            source=source,
+        )
+        for cls in classes
+    ]

@@ -1,0 +1,59 @@
+"""What every command handler is given: progress, stamp, and a way to print its result.
+
+Hides: the clock, logging set-up and the choice between tables and JSON. Belongs here: nothing that a core function could
+know; handlers pass its parts on. Invariant: results go to stdout, talk to stderr.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from leech.console import Progress, Table
+    from leech.provenance import Stamp
+
+
+class Result(Protocol):
+    """What a core function returns: plain types for machines, tables for people."""
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return plain types, ready for JSON."""
+
+    def tables(self) -> list[Table]:
+        """Return tables of text."""
+
+
+@dataclass(frozen=True)
+class Session:
+    """One run of the command line."""
+
+    argv: Sequence[str]
+    verbose: bool
+    quiet: bool
+
+    def start(self) -> tuple[Progress, Stamp]:
+        """Set up logging, and return the progress display and the stamp of this run."""
+        from datetime import datetime, timezone
+
+        from leech.console import choose_progress, set_up_logging
+        from leech.provenance import Stamp
+
+        set_up_logging(verbose=self.verbose, quiet=self.quiet)
+        now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        return choose_progress(quiet=self.quiet), Stamp.make(self.argv, now)
+
+    def show(self, result: Result, *, as_json: bool) -> None:
+        """Print a result to stdout."""
+        from leech.console import render
+
+        if as_json:
+            sys.stdout.write(json.dumps(result.to_mapping(), indent=2) + "\n")
+            return
+        for number, table in enumerate(result.tables()):
+            if number:
+                sys.stdout.write("\n")
+            render(table, sys.stdout)
