@@ -20,12 +20,10 @@ RECIPE = build(
     {
         "motif": "CCAGGC",
         "motif_offset": 2,
-        "samples_before": 60,
-        "samples_after": 60,
-        "bases_before": 8,
-        "bases_after": 8,
-        "feature_start": -4,
-        "feature_end": 4,
+        "samples_before": 100,
+        "samples_after": 100,
+        "bases_before": 10,
+        "bases_after": 10,
     },
 )
 

@@ -86,26 +86,34 @@ class KmerTable:
         try:
             raw = path.read_bytes()
             text = gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
-            rows = [line.split() for line in text.decode("ascii").splitlines() if line.strip()]
-        except (OSError, EOFError, UnicodeDecodeError) as error:
+        except (OSError, EOFError) as error:
             raise InputError(f"Cannot read k-mer table '{path}': {error}.") from error
+        return cls.parse(text, name=str(path))
+
+    @classmethod
+    def parse(cls, text: bytes, name: str = "k-mer table") -> KmerTable:
+        """Read a table's text; see :meth:`load`."""
+        try:
+            rows = [line.split() for line in text.decode("ascii").splitlines() if line.strip()]
+        except UnicodeDecodeError as error:
+            raise InputError(f"K-mer table '{name}' is not text: {error}.") from error
         if rows and encode_bases(rows[0][0]).max() == UNKNOWN_BASE:
             rows = rows[1:]
         size = len(rows[0][0]) if rows else 0
         if not 1 <= size <= 12 or len(rows) != 4**size or any(len(row) < 2 or len(row[0]) != size for row in rows):
             raise InputError(
-                f"K-mer table '{path}' has {len(rows)} rows; a table of k-mers needs exactly 4^k rows 'KMER<TAB>level'.",
+                f"K-mer table '{name}' has {len(rows)} rows; a table of k-mers needs exactly 4^k rows 'KMER<TAB>level'.",
                 hint="Give the complete level table of the pore, for example Oxford Nanopore's 9-mer table.",
             )
         codes = encode_bases("".join(row[0] for row in rows)).reshape(-1, size).astype(np.int64)
         try:
             values = np.array([float(row[1]) for row in rows], dtype=np.float32)
         except ValueError as error:
-            raise InputError(f"K-mer table '{path}' holds a level that is not a number: {error}.") from error
+            raise InputError(f"K-mer table '{name}' holds a level that is not a number: {error}.") from error
         index = codes @ (4 ** np.arange(size - 1, -1, -1, dtype=np.int64))
         if codes.max() == UNKNOWN_BASE or len(np.unique(index)) != len(rows) or not np.isfinite(values).all():
             raise InputError(
-                f"K-mer table '{path}' has unknown letters, repeated k-mers or levels that are not finite."
+                f"K-mer table '{name}' has unknown letters, repeated k-mers or levels that are not finite."
             )
         levels = np.empty(len(rows), dtype=np.float32)
         levels[index] = values

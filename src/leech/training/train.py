@@ -10,20 +10,21 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from leech.config import dump_toml, to_mapping
+from leech.config import dump_toml
 from leech.console import Progress, Table, format_duration, logger
 from leech.console import Task as ProgressTask
 from leech.data.corpus import Corpus
 from leech.errors import ConfigError
 from leech.models.bundle import ModelBundle, save_bundle
 from leech.models.device import choose_device
-from leech.models.spec import build_network, load_architecture
+from leech.models.spec import ArchitectureSpec, build_network, load_architecture
 from leech.provenance import Stamp, atomic_folder
-from leech.training.checks import examine
+from leech.training.checkpoints import Best
+from leech.training.checks import TwoStates, examine
 from leech.training.config import TrainConfig
 from leech.training.loop import Record, fit, make_plan, reproducible
 from leech.training.task import ClassificationTask
@@ -65,7 +66,7 @@ class TrainResult:
             *((f"validation {name}", "" if value is None else f"{value:.4f}") for name, value in self.metrics.items()),
             ("time", format_duration(self.seconds)),
         ]
-        return [Table(title="Trained model", columns=("", ""), rows=tuple(rows))]
+        return [Table(title="Trained model", columns=("what", "value"), rows=tuple(rows))]
 
 
 def train(
@@ -113,12 +114,13 @@ def train(
                 clock=time.perf_counter,
             )
         network.load_state_dict(best.state)
-        bundle = ModelBundle(
-            spec=spec, recipe=corpus.recipe, labels=states.labels, training=to_mapping(config), stamp=stamp
-        )
-        save_bundle(bundle, network, folder, force=True)
+        save_bundle(_describe(spec, corpus, states, best, stamp), network, folder)
+        table = corpus.kmer_table()
+        if table is not None:
+            table.save(folder)
         _write_history(records, folder)
-        (folder / "train.toml").write_text(dump_toml(config), encoding="utf-8")
+        settled = replace(config, positive_label=states.labels[1])
+        (folder / "train.toml").write_text(dump_toml(settled), encoding="utf-8")
     return TrainResult(output, best.epoch, best.step, best.metrics, records[-1].seconds, num_parameters)
 
 
@@ -133,6 +135,23 @@ class _Reporter:
         area, loss = record.metrics["auroc"], record.metrics["loss"]
         self._shown.describe(f"loss {record.train_loss:.3f}, validation loss {loss:.3f}, AUROC {area:.3f}")
         logger.debug("%s", record.to_mapping())
+
+
+def _describe(spec: ArchitectureSpec, corpus: Corpus, states: TwoStates, best: Best, stamp: Stamp) -> ModelBundle:
+    return ModelBundle(
+        spec=spec,
+        recipe=corpus.recipe,
+        labels=states.labels,
+        training={
+            "epoch": best.epoch,
+            "step": best.step,
+            "validation": best.metrics,
+            "num_train": dict(zip(states.labels, states.num_train, strict=True)),
+            "num_validation": dict(zip(states.labels, states.num_validation, strict=True)),
+            "corpus_digest": corpus.manifest.digest,
+        },
+        stamp=stamp.to_mapping(),
+    )
 
 
 def _write_history(records: list[Record], folder: Path) -> None:

@@ -12,17 +12,43 @@ from leech.config import knob
 class SimulateConfig:
     """One simulated library. Two libraries share molecules and pore when ``design_seed`` and the pore model agree."""
 
-    reads: int = knob(2000, minimum=1, help="Primary reads to simulate.")
+    reads: int = knob(2000, minimum=1, help="Molecules to simulate, each one primary record.")
     charged_fraction: float = knob(
-        0.5, minimum=0.0, maximum=1.0, help="Share of reads whose tRNA carries its amino acid."
+        0.5, minimum=0.0, maximum=1.0, help="Share of molecules whose tRNA carries its amino acid."
     )
     seed: int = knob(0, minimum=0, help="Seed of the reads: molecules drawn, dwell, noise, errors.")
     design_seed: int = knob(
-        0, minimum=0, help="Seed of the references, of the synthetic pore model and of the adducts' effects."
+        0, minimum=0, help="Seed of the references, of the synthetic pore model and of the amino acids' effects."
     )
     num_references: int = knob(20, minimum=1, maximum=1000, help="Number of tRNA references.")
     kmer_table: Path | None = knob(
         None, help="Real k-mer level table; default: a synthetic one, written beside the reads."
     )
+    kmer_centre: int | None = knob(
+        None,
+        minimum=0,
+        help="Position within the k-mer whose base carries the level; default: 3 of 9, 0 of the synthetic 5.",
+    )
     sample: str = knob("simulated", help="Sample name in the POD5 run information.")
     flow_cell: str = knob("SIM00001", help="Flow cell id in the POD5 run information.")
+    effect: float = knob(
+        1.0, minimum=0.0, maximum=10.0, help="Strength of the amino acids' effects; 0 leaves no difference."
+    )
+    indel_charged: float = knob(
+        0.52, minimum=0.0, maximum=1.0, help="Share of charged reads with an indel across the junction."
+    )
+    indel_uncharged: float = knob(
+        0.024, minimum=0.0, maximum=1.0, help="Share of uncharged reads with an indel across the junction."
+    )
+    split_fraction: float = knob(
+        0.02, minimum=0.0, maximum=1.0, help="Share of molecules that lie two to a POD5 read (tags pi and sp)."
+    )
+    missing_fraction: float = knob(
+        0.01, minimum=0.0, maximum=1.0, help="Share of molecules whose signal is not in the POD5."
+    )
+    secondary_fraction: float = knob(0.02, minimum=0.0, maximum=1.0, help="Secondary records (SEQ '*') per molecule.")
+    supplementary_fraction: float = knob(
+        0.01, minimum=0.0, maximum=1.0, help="Supplementary, hard-clipped records per molecule."
+    )
+    duplicate_fraction: float = knob(0.005, minimum=0.0, maximum=1.0, help="Records written twice, per molecule.")
+    unmapped_fraction: float = knob(0.01, minimum=0.0, maximum=1.0, help="Unmapped records per molecule.")

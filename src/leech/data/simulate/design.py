@@ -1,0 +1,143 @@
+"""The design of a simulated experiment: references, pore, and what an amino acid does to the signal.
+
+Hides: how tRNA-like sequences and a synthetic pore are drawn. Belongs here: all that two libraries of one experiment share;
+single reads are drawn in ``molecules.py``. Invariants: depends on the design seed and the k-mer table alone; sequences run
+5'->3'; levels are in units of a read's normalised signal.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from leech.data.levels import BASE_EFFECTS, KmerTable, additive_levels, encode_bases
+from leech.data.simulate.config import SimulateConfig
+from leech.errors import ConfigError
+
+FIVE_PRIME_ADAPTER = "CCTAAGAGCAAGAAGAAGCCTGG"
+THREE_PRIME_ADAPTER = "GGCTTCTTCTTGCTCTTCCAACCTTGCCTTAAAAAAAAAA"
+
+ANTICODONS = {
+    "Ala": "GGC", "Arg": "ACG", "Asn": "GTT", "Asp": "GTC", "Cys": "GCA", "Gln": "TTG", "Glu": "TTC", "Gly": "GCC",
+    "His": "GTG", "Ile": "GAT", "Leu": "CAG", "Lys": "TTT", "Met": "CAT", "Phe": "GAA", "Pro": "TGG", "Ser": "GGA",
+    "Thr": "GGT", "Trp": "CCA", "Tyr": "GTA", "Val": "TAC",
+}  # fmt: skip
+"""One anticodon per amino acid, as in E. coli tRNA names."""
+
+ADDUCT_OFFSETS = np.arange(-4, 4)
+"""Bases that an amino acid bends, from the first adapter base: CCA ends at -1."""
+
+_SYNTHETIC_SIZE = len(BASE_EFFECTS)
+_TABLE_CENTRE = 3
+"""Position in Oxford Nanopore's RNA004 9-mers whose base the level depends on most."""
+
+_RANDOM_LEVEL_SD = 0.3
+_LEVEL_SHIFT_SD = 0.2
+_LOG_DWELL_SHIFT_SD = 0.25
+
+
+@dataclass(frozen=True)
+class Adduct:
+    """What one amino acid does to the bases at :data:`ADDUCT_OFFSETS`: added level, added log dwell."""
+
+    level: NDArray[np.float64]
+    log_dwell: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Design:
+    """What all libraries of an experiment share.
+
+    :ivar references: sequence by name, ``tRNA-<amino acid>-<anticodon>-<family>-1``; one N in each.
+    :ivar junctions: position of the first adapter base behind CCA, by name.
+    :ivar table: k-mer levels; ``centre`` is the position of the base that carries them.
+    :ivar adducts: by reference name.
+    """
+
+    references: dict[str, str]
+    junctions: dict[str, int]
+    table: KmerTable
+    centre: int
+    adducts: dict[str, Adduct]
+
+
+def make_design(config: SimulateConfig) -> Design:
+    """Draw the design of an experiment.
+
+    :raises InputError: a k-mer table that cannot be read.
+    :raises ConfigError: a k-mer centre outside the k-mer.
+    """
+    generator = np.random.default_rng([config.design_seed, 0])
+    references, junctions = {}, {}
+    adducts: dict[str, Adduct] = {}
+    amino_acids = list(ANTICODONS)
+    effects = {name: _draw_adduct(generator, config.effect) for name in amino_acids}
+    for number in range(config.num_references):
+        amino_acid = amino_acids[number % len(amino_acids)]
+        name = f"tRNA-{amino_acid}-{ANTICODONS[amino_acid]}-{number // len(amino_acids) + 1}-1"
+        body = _draw_body(generator, ANTICODONS[amino_acid])
+        head = f"{FIVE_PRIME_ADAPTER}N{body}CCA"
+        references[name] = head + THREE_PRIME_ADAPTER
+        junctions[name] = len(head)
+        adducts[name] = effects[amino_acid]
+    if config.kmer_table is None:
+        table, centre = synthetic_table(np.random.default_rng([config.design_seed, 1])), 0
+    else:
+        table = KmerTable.load(config.kmer_table)
+        centre = min(_TABLE_CENTRE, table.size - 1)
+    centre = centre if config.kmer_centre is None else config.kmer_centre
+    if centre >= table.size:
+        raise ConfigError(f"--kmer-centre {centre} lies outside the table's {table.size}-mers.")
+    return Design(references, junctions, table, centre, adducts)
+
+
+def _draw_adduct(generator: np.random.Generator, effect: float) -> Adduct:
+    # Strongest at the junction, fading to either side; how strong differs between amino acids.
+    profile = np.exp(-0.5 * ((ADDUCT_OFFSETS + 0.5) / 2.5) ** 2)
+    strength = effect * generator.uniform(0.75, 1.35)
+    level = generator.normal(0, 1, len(profile))
+    log_dwell = generator.normal(0.4, 1, len(profile))
+    # Scaled to one length, so that no amino acid is invisible by chance.
+    level *= np.sqrt(len(level)) / np.linalg.norm(level)
+    log_dwell *= np.sqrt(len(log_dwell)) / np.linalg.norm(log_dwell)
+    return Adduct(
+        level=strength * _LEVEL_SHIFT_SD * profile * level,
+        log_dwell=strength * _LOG_DWELL_SHIFT_SD * profile * log_dwell,
+    )
+
+
+def _draw_body(generator: np.random.Generator, anticodon: str) -> str:
+    """Draw a tRNA body of 69 to 73 nt with paired stems, the anticodon and the usual T-loop."""
+
+    def stem(length: int) -> tuple[str, str]:
+        bases = generator.choice(list("ACGT"), length, p=[0.2, 0.3, 0.3, 0.2])
+        pair = {"A": "T", "C": "G", "G": "C", "T": "A"}
+        return "".join(bases), "".join(pair[base] for base in bases[::-1])
+
+    def loop(length: int) -> str:
+        return "".join(generator.choice(list("ACGT"), length, p=[0.3, 0.2, 0.2, 0.3]))
+
+    acceptor, d_stem, anticodon_stem, t_stem = stem(7), stem(4), stem(5), stem(5)
+    variable = loop(int(generator.integers(4, 7)))
+    d_loop = "AG" + loop(int(generator.integers(2, 5))) + "GG" + loop(2)
+    return (
+        acceptor[0] + "TA" + d_stem[0] + d_loop + d_stem[1] + "A" + anticodon_stem[0] + "CT" + anticodon + "AA"
+        + anticodon_stem[1] + variable + t_stem[0] + "TTCGAAT" + t_stem[1] + acceptor[1] + loop(1)
+    )  # fmt: skip
+
+
+def synthetic_table(generator: np.random.Generator) -> KmerTable:
+    """Draw a 5-mer table with the first base as centre: additive base effects plus a random part.
+
+    Levels are standardised to median 0 and 1.4826 x MAD of 1, so that they read like normalised signal.
+    """
+    kmers = ["".join(bases) for bases in itertools.product("ACGT", repeat=_SYNTHETIC_SIZE)]
+    additive = np.array([additive_levels(encode_bases(kmer))[0] for kmer in kmers], dtype=np.float64)
+    levels = additive + generator.normal(0, _RANDOM_LEVEL_SD, len(kmers))
+    levels -= np.median(levels)
+    levels /= 1.4826 * np.median(np.abs(levels))
+    text = "".join(f"{kmer}\t{level:.6f}\n" for kmer, level in zip(kmers, levels, strict=True))
+    return KmerTable.parse(text.encode())
