@@ -1,0 +1,178 @@
+"""``train`` as a whole: the folder it makes, what it refuses, and that a seed decides everything."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from leech.config import build, load_toml
+from leech.console import SilentProgress
+from leech.data.corpus import Corpus
+from leech.errors import ConfigError, InputError, LeechError
+from leech.evaluation.evaluate import score
+from leech.models.bundle import load_bundle
+from leech.training.config import TrainConfig
+from leech.training.train import TrainResult, train
+from planted import RECIPE, STAMP, write_planted
+
+SHORT = {"epochs": 1, "min_steps": 8, "device": "cpu"}
+
+
+def run(data: Path, output: Path, *, force: bool = False, **values: object) -> TrainResult:
+    config = build(TrainConfig, {**SHORT, **values})
+    return train(config, data, output, force=force, progress=SilentProgress(), stamp=STAMP)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_planted(tmp_path_factory.mktemp("planted"), (60, 90))
+
+
+@pytest.fixture(scope="module")
+def trained(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, TrainResult]:
+    folder = tmp_path_factory.mktemp("trained") / "model"
+    return folder, run(corpus, folder, seed=5)
+
+
+def test_the_folder_holds_the_model_its_history_and_its_configuration(
+    trained: tuple[Path, TrainResult], corpus: Path
+) -> None:
+    folder, result = trained
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "history.jsonl",
+        "model.json",
+        "model.safetensors",
+        "train.toml",
+    ]
+    settings = load_toml(folder / "train.toml")
+    assert (settings["seed"], settings["positive_label"], settings["model"]) == (5, "charged", "tcn")
+    assert build(TrainConfig, settings).epochs == 1
+    bundle, _ = load_bundle(folder)
+    assert bundle.labels == ("uncharged", "charged")
+    assert bundle.recipe == RECIPE
+    assert bundle.stamp == STAMP.to_mapping()
+    assert bundle.training["num_train"] == {"uncharged": 36, "charged": 54}
+    assert bundle.training["corpus_digest"] == Corpus.open(corpus).manifest.digest
+    assert bundle.training["validation"] == result.metrics
+
+
+def test_history_has_a_line_per_evaluation_with_what_a_curve_needs(trained: tuple[Path, TrainResult]) -> None:
+    folder, result = trained
+    lines = [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
+    assert lines
+    for line in lines:
+        assert {
+            "epoch",
+            "step",
+            "train_loss",
+            "validation_loss",
+            "validation_auroc",
+            "validation_auprc_positive",
+            "learning_rate",
+            "chunks_per_second",
+            "seconds",
+        } <= set(line)
+    kept = next(line for line in lines if line["epoch"] == result.epoch)
+    assert kept["validation_auroc"] == result.metrics["auroc"] == max(line["validation_auroc"] for line in lines)
+
+
+def test_the_kept_weights_are_those_that_were_judged_best(trained: tuple[Path, TrainResult], corpus: Path) -> None:
+    folder, result = trained
+    bundle, network = load_bundle(folder)
+    opened = Corpus.open(corpus)
+    rows = opened.rows("validation")
+    scores = score(network, opened, rows, bundle.spec.features, 7, torch.device("cpu"))
+    positive = opened.labels.index("charged")
+    from sklearn.metrics import log_loss, roc_auc_score
+
+    assert roc_auc_score(scores.labels == positive, scores.p) == pytest.approx(result.metrics["auroc"])
+    # 36 negative and 54 positive chunks of 90 weigh 90/72 and 90/108.
+    weight = np.where(scores.labels == positive, 90 / 108, 90 / 72)
+    expected = log_loss(scores.labels == positive, scores.p, sample_weight=weight)
+    assert result.metrics["loss"] == pytest.approx(expected, rel=1e-4)
+
+
+def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(corpus: Path, tmp_path: Path) -> None:
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        run(corpus, tmp_path / name, seed=seed)
+    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in "abc"]
+    assert weights[0] == weights[1] != weights[2]
+    assert (tmp_path / "a" / "model.json").read_bytes() == (tmp_path / "b" / "model.json").read_bytes()
+    histories = [
+        [
+            {key: value for key, value in json.loads(line).items() if key not in ("seconds", "chunks_per_second")}
+            for line in (tmp_path / name / "history.jsonl").read_text().splitlines()
+        ]
+        for name in "ab"
+    ]
+    assert histories[0] == histories[1]
+
+
+def test_the_result_is_plain_types_and_text(trained: tuple[Path, TrainResult]) -> None:
+    folder, result = trained
+    content = json.loads(json.dumps(result.to_mapping(), allow_nan=False))
+    assert content["path"] == str(folder)
+    assert content["num_parameters"] > 1000
+    assert content["validation"]["auroc"] == result.metrics["auroc"]
+    assert all(isinstance(cell, str) for table in result.tables() for row in table.rows for cell in row)
+
+
+def test_counts_weights_and_seed_are_logged(corpus: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="leech"):
+        run(corpus, tmp_path / "model", seed=42)
+    assert "train: 36 uncharged, 54 charged" in caplog.text
+    assert "1.250 per chunk of 'uncharged', 0.833 per chunk of 'charged'" in caplog.text
+    assert "seed 42" in caplog.text
+
+
+def test_several_gpus_are_refused_in_words(corpus: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="comes with the next step") as caught:
+        run(corpus, tmp_path / "model", gpus=2)
+    assert caught.value.exit_code == 2
+    assert "--gpus 1" in str(caught.value)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_cuda_without_a_gpu_is_refused_and_auto_says_what_it_uses(
+    corpus: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(ConfigError, match="no usable GPU"):
+        run(corpus, tmp_path / "model", device="cuda")
+    with caplog.at_level(logging.INFO, logger="leech"):
+        run(corpus, tmp_path / "model", device="auto")
+    assert "Device: CPU" in caplog.text
+
+
+def test_an_existing_folder_is_kept_unless_forced(corpus: Path, tmp_path: Path) -> None:
+    target = tmp_path / "model"
+    target.mkdir()
+    (target / "precious").write_text("mine")
+    with pytest.raises(InputError, match="exists already"):
+        run(corpus, target)
+    assert (target / "precious").read_text() == "mine"
+    run(corpus, target, force=True)
+    assert not (target / "precious").exists()
+
+
+def test_a_failed_run_leaves_nothing_behind(corpus: Path, tmp_path: Path) -> None:
+    # So large a rate that the weights overflow.
+    with pytest.raises(LeechError, match=r"not changed|not finite"):
+        run(corpus, tmp_path / "model", learning_rate=1.0, clip_norm=1e30, min_steps=500, weight_decay=10.0, warmup=0.0)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_network_by_file_and_one_that_wants_another_window(corpus: Path, tmp_path: Path) -> None:
+    file = tmp_path / "small.toml"
+    file.write_text(
+        'name = "small"\nbase_start = -2\nbase_end = 2\nfeatures = ["level_mean"]\n[[branches]]\nname = "bases"\n'
+        'inputs = ["features"]\nlayers = [{ layer = "convolution", channels = 4, kernel = 3 }, { layer = "summary" }]\n'
+    )
+    result = run(corpus, tmp_path / "model", model=str(file))
+    assert load_bundle(result.path).bundle.spec.name == "small"
+    with pytest.raises(ConfigError, match="Unknown architecture 'tcm'"):
+        run(corpus, tmp_path / "other", model="tcm")
