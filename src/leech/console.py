@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("leech")
 
-_LINE_INTERVAL_S = 5.0
-"""Seconds between two plain progress lines."""
+_FIRST_INTERVAL_S = 5.0
+_LAST_INTERVAL_S = 60.0
+"""Seconds between two plain progress lines: a twentieth of the time so far, within these bounds, so that the log of a
+day's run stays readable."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +81,9 @@ class _LineTask:
 
     def advance(self, amount: int = 1) -> None:
         self._done += amount
-        if self._clock() - self._last >= _LINE_INTERVAL_S:
-            self._last = self._clock()
+        now = self._clock()
+        if now - self._last >= min(max(_FIRST_INTERVAL_S, (now - self._start) / 20), _LAST_INTERVAL_S):
+            self._last = now
             self.show()
 
     def describe(self, text: str) -> None:
@@ -90,7 +93,7 @@ class _LineTask:
         elapsed = max(self._clock() - self._start, 1e-9)
         rate = self._done / elapsed
         parts = [f"{self._name}: {self._done}" + (f"/{self._total}" if self._total else "") + f" {self._unit}"]
-        parts.append(f"{rate:.0f} {self._unit}/s")
+        parts.append(f"{rate:.0f} {self._unit}/s" if rate >= 10 else f"{rate:.2g} {self._unit}/s")
         if self._total and rate > 0 and self._done < self._total:
             parts.append(f"{format_duration((self._total - self._done) / rate)} left")
         else:
@@ -145,50 +148,60 @@ class BarProgress:
             TimeRemainingColumn(elapsed_when_finished=True),
             TextColumn("{task.fields[text]}"),
         )
-        with Progress(*columns, console=_rich_console(), transient=False) as bar:
+        with Progress(*columns, console=_console_of_log(), transient=False) as bar:
             yield _BarTask(bar, bar.add_task(name, total=total, text=""))
 
 
-def choose_progress(*, quiet: bool = False) -> Progress:
-    """Return the progress display that suits where stderr goes."""
+def choose_progress(*, quiet: bool = False, stream: IO[str] | None = None) -> Progress:
+    """Return the progress display that suits ``stream``, by default stderr; call it after ``set_up_logging``."""
     if quiet:
         return SilentProgress()
-    return BarProgress() if sys.stderr.isatty() else LineProgress()
+    return BarProgress() if (stream or sys.stderr).isatty() else LineProgress(stream)
 
 
-def set_up_logging(*, verbose: bool = False, quiet: bool = False) -> None:
-    """Send leech's log records to stderr: INFO and above, DEBUG with ``verbose``, WARNING with ``quiet``."""
+def set_up_logging(*, verbose: bool = False, quiet: bool = False, stream: IO[str] | None = None) -> None:
+    """Send leech's log records to ``stream``, by default stderr.
+
+    Records from INFO on are shown; with ``verbose`` from DEBUG on; with ``quiet`` from WARNING on, whatever ``verbose``.
+    """
+    stream = stream or sys.stderr
     handler: logging.Handler
-    if sys.stderr.isatty():
+    if stream.isatty():
+        from rich.console import Console
         from rich.logging import RichHandler
 
-        handler = RichHandler(console=_rich_console(), show_path=False, show_time=False, markup=False)
+        handler = RichHandler(console=Console(file=stream), show_path=False, show_time=False, markup=False)
         handler.setFormatter(logging.Formatter("%(message)s"))
     else:
-        handler = logging.StreamHandler(sys.stderr)
+        handler = logging.StreamHandler(stream)
         handler.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
     logger.handlers[:] = [handler]
     logger.propagate = False
-    logger.setLevel(logging.DEBUG if verbose else logging.WARNING if quiet else logging.INFO)
+    logger.setLevel(logging.WARNING if quiet else logging.DEBUG if verbose else logging.INFO)
 
 
 def render(table: Table, stream: IO[str]) -> None:
     """Write a table to ``stream``: drawn on a terminal, aligned plain text elsewhere."""
+    numeric = [_is_numeric([row[place] for row in table.rows]) for place in range(len(table.columns))]
     if stream.isatty():
         from rich.console import Console
         from rich.table import Table as RichTable
 
         drawn = RichTable(title=table.title, title_justify="left")
-        for column in table.columns:
-            drawn.add_column(column, overflow="fold")
+        for column, right in zip(table.columns, numeric, strict=True):
+            drawn.add_column(column, overflow="fold", justify="right" if right else "left")
         for row in table.rows:
             drawn.add_row(*row)
         Console(file=stream).print(drawn, markup=False)
         return
     widths = [max(len(cells[place]) for cells in (table.columns, *table.rows)) for place in range(len(table.columns))]
+
+    def line(cells: Sequence[str]) -> str:
+        layout = zip(cells, widths, numeric, strict=True)
+        return "  ".join(cell.rjust(width) if right else cell.ljust(width) for cell, width, right in layout).rstrip()
+
     lines = [table.title] if table.title else []
-    for cells in (table.columns, *table.rows):
-        lines.append("  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip())
+    lines.extend(line(cells) for cells in (table.columns, *table.rows))
     stream.write("\n".join(lines) + "\n")
 
 
@@ -202,7 +215,15 @@ def format_duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
 
 
-def _rich_console() -> Console:
-    from rich.console import Console
+def _is_numeric(cells: Sequence[str]) -> bool:
+    """Return whether a column holds numbers and blanks only, so that its digits are to stand below each other."""
+    return any(cells) and all(not cell or cell[0] in "-+.0123456789" for cell in cells)
 
-    return Console(stderr=True)
+
+def _console_of_log() -> Console:
+    # Bars and records share one console: from two, each would draw over the other.
+    from rich.console import Console
+    from rich.logging import RichHandler
+
+    shared = (handler.console for handler in logger.handlers if isinstance(handler, RichHandler))
+    return next(shared, None) or Console(stderr=True)

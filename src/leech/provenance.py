@@ -1,20 +1,21 @@
 """Where an artefact comes from, and how it comes to stand under its name.
 
 Hides: versions, digests of inputs, partial names and renaming. Belongs here: the stamp that every artefact carries and the
-one way in which output reaches its final name. Invariants: a path either holds a complete artefact or nothing new; the
-stamp is no part of an artefact's digest.
+one way in which output reaches its final name. Invariants: a path either holds a complete artefact or nothing new; nothing
+is replaced that leech did not write; the stamp is no part of an artefact's digest.
 """
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import json
 import os
 import platform
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from importlib import metadata
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,34 +24,108 @@ from leech.errors import InputError
 
 _PACKAGES = ("escapepod", "numpy", "pysam", "torch")
 
+HASHED_BYTES = 16 * 2**20
+"""Largest input whose content is hashed; a larger one is known by size and time, because reading it again costs minutes."""
+
+_SIGNS = ("provenance.json", "manifest.json", "model.json")
+"""A folder that holds one of these is an artefact of leech's, and --force may replace it."""
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Which file or folder an input was.
+
+    :ivar path: absolute.
+    :ivar num_bytes: of the file, or of all files below a folder.
+    :ivar num_files: 1, or the number of files below a folder.
+    :ivar modified_ns: latest modification time, nanoseconds since 1970.
+    :ivar sha256: of the content of a file up to ``HASHED_BYTES``; None for a larger one and for a folder.
+    """
+
+    path: str
+    num_bytes: int
+    num_files: int
+    modified_ns: int
+    sha256: str | None
+
+    @classmethod
+    def of(cls, path: Path) -> Identity | None:
+        """Return what is at ``path``, or None where there is nothing to be read; reading it later says so better."""
+        try:
+            if path.is_dir():
+                states = [file.stat() for file in _files_below(path)]
+                size, time = sum(state.st_size for state in states), [state.st_mtime_ns for state in states]
+                return cls(str(path.absolute()), size, len(states), max(time, default=0), None)
+            if not path.is_file():
+                return None
+            state = path.stat()
+            small = state.st_size <= HASHED_BYTES
+            digest = hashlib.sha256(path.read_bytes()).hexdigest() if small else None
+            return cls(str(path.absolute()), state.st_size, 1, state.st_mtime_ns, digest)
+        except OSError:
+            return None
+
 
 @dataclass(frozen=True)
 class Stamp:
-    """Who made an artefact, how and when.
+    """Who made an artefact, how, from what and when.
 
     :ivar command: the command line, or how the library was called.
     :ivar time_utc: ISO 8601.
     :ivar versions: of leech, Python and what its numbers depend on.
+    :ivar config_digest: of all settings, those that were left at their defaults too; None where none were told.
+    :ivar inputs: the files and folders that were read.
     """
 
     command: tuple[str, ...]
     time_utc: str
     versions: dict[str, str]
+    config_digest: str | None = None
+    inputs: tuple[Identity, ...] = ()
 
     @classmethod
-    def make(cls, command: Sequence[str], time_utc: str) -> Stamp:
-        """Return the stamp of a run, reading versions without importing the packages."""
+    def make(
+        cls,
+        command: Sequence[str],
+        time_utc: str,
+        *,
+        config: Mapping[str, Any] | None = None,
+        inputs: Sequence[Path | None] = (),
+    ) -> Stamp:
+        """Return the stamp of a run, reading versions without importing the packages.
+
+        :param config: all settings of the run as plain types, ready for JSON.
+        :param inputs: what the run reads; None, standard input and missing files are passed over.
+        """
+        # Imported here: it costs 0.02 s that no --help should pay.
+        from importlib import metadata
+
         versions = {"leech": __version__, "python": platform.python_version()}
         for package in _PACKAGES:
             try:
                 versions[package] = metadata.version(package)
             except metadata.PackageNotFoundError:
                 continue
-        return cls(tuple(command), time_utc, versions)
+        identities = (Identity.of(path) for path in inputs if path is not None)
+        return cls(
+            command=tuple(command),
+            time_utc=time_utc,
+            versions=versions,
+            config_digest=None if config is None else _digest(config),
+            inputs=tuple(identity for identity in identities if identity is not None),
+        )
 
     def to_mapping(self) -> dict[str, Any]:
         """Return plain types, ready for JSON."""
-        return {"command": list(self.command), "time_utc": self.time_utc, "versions": self.versions}
+        return {
+            "command": list(self.command),
+            "time_utc": self.time_utc,
+            "versions": self.versions,
+            "config_digest": self.config_digest,
+            "inputs": [asdict(identity) for identity in self.inputs],
+        }
 
     def write(self, folder: Path) -> None:
         """Write ``provenance.json`` into an artefact's folder."""
@@ -61,21 +136,18 @@ class Stamp:
 def atomic_folder(path: Path, *, force: bool = False) -> Iterator[Path]:
     """Give a partial folder to fill, and move it to ``path`` when the block ends well.
 
-    :param force: replace what stands at ``path``; it stays until the new folder is complete.
-    :raises InputError: ``path`` exists and may not be replaced, or its parent cannot be written.
+    Missing parents are made.
+
+    :param force: replace the artefact at ``path``; it stays until the new one is complete.
+    :raises InputError: something stands at ``path`` that may not be replaced, or there is no writing beside it.
     """
-    _refuse_existing(path, force)
+    _refuse(path, force, folder=True)
     partial = _partial(path)
+    _begin(path, partial.mkdir)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial.mkdir()
-    except OSError as error:
-        raise InputError(f"Cannot write beside '{path}': {error.strerror}.") from error
-    try:
-        yield partial
-        _replace(partial, path)
-    except OSError as error:
-        raise InputError(f"Cannot finish writing '{path}': {error.strerror or error}.") from error
+        with _disk_errors(path):
+            yield partial
+        _finish(partial, path)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
@@ -83,30 +155,67 @@ def atomic_folder(path: Path, *, force: bool = False) -> Iterator[Path]:
 @contextmanager
 def atomic_file(path: Path, *, force: bool = False) -> Iterator[Path]:
     """Give a partial file's path to write, and move it to ``path`` when the block ends well; see ``atomic_folder``."""
-    _refuse_existing(path, force)
+    _refuse(path, force, folder=False)
     partial = _partial(path)
+    _begin(path, partial.touch)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial.touch()
-    except OSError as error:
-        raise InputError(f"Cannot write beside '{path}': {error.strerror}.") from error
-    try:
-        yield partial
-        _replace(partial, path)
-    except OSError as error:
-        raise InputError(f"Cannot finish writing '{path}': {error.strerror or error}.") from error
+        with _disk_errors(path):
+            yield partial
+        _finish(partial, path)
     finally:
         partial.unlink(missing_ok=True)
 
 
 def _partial(path: Path) -> Path:
-    # The ending stays, so that writers which choose a format by it are not misled.
     return path.with_name(f"{path.name}.partial-{os.getpid()}")
 
 
-def _refuse_existing(path: Path, force: bool) -> None:
-    if path.exists() and not force:
+def _refuse(path: Path, force: bool, *, folder: bool) -> None:
+    """Refuse a name that cannot be written in the end, before any work is done for it."""
+    if path.name in ("", ".."):
+        raise InputError(f"'{path}' is no name for an output.", hint="Name the folder or file to be made.")
+    if not path.exists():
+        return
+    if not (path.is_dir() or path.is_file()) or (folder and path.is_symlink()):
+        raise InputError(f"'{path}' is a link or a device, which no output can replace.", hint="Give another name.")
+    if path.is_dir() != folder:
+        there, wanted = ("folder", "file") if path.is_dir() else ("file", "folder")
+        raise InputError(f"'{path}' is a {there}, and the output is a {wanted}.", hint="Give another name.")
+    if not force:
         raise InputError(f"'{path}' exists already.", hint="Give another name, or --force to replace it.")
+    if folder and any(path.iterdir()) and not any((path / sign).is_file() for sign in _SIGNS):
+        raise InputError(
+            f"'{path}' holds files that leech did not write, and --force would delete them.",
+            hint="Give another name, or delete the folder yourself.",
+        )
+
+
+def _begin(path: Path, make: Callable[[], None]) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        make()
+    except OSError as error:
+        raise InputError(f"Cannot write beside '{path}': {error.strerror or error}.") from error
+
+
+@contextmanager
+def _disk_errors(path: Path) -> Iterator[None]:
+    # Any other OSError of the block is about something else, and calling it a write error would hide a bug.
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _FULL:
+            raise InputError(
+                f"Cannot write '{path}': {error.strerror}.", hint="Free some space, or write elsewhere."
+            ) from error
+        raise
+
+
+def _finish(partial: Path, path: Path) -> None:
+    try:
+        _replace(partial, path)
+    except OSError as error:
+        raise InputError(f"Cannot finish writing '{path}': {error.strerror or error}.") from error
 
 
 def _replace(partial: Path, path: Path) -> None:
@@ -122,3 +231,20 @@ def _replace(partial: Path, path: Path) -> None:
         shutil.rmtree(old)
     else:
         partial.replace(path)
+
+
+def _files_below(folder: Path) -> Iterator[Path]:
+    seen: set[str] = set()
+    for place, folders, files in os.walk(folder, followlinks=True):
+        real = os.path.realpath(place)
+        if real in seen:
+            # A link that leads back up would be walked without end.
+            folders.clear()
+            continue
+        seen.add(real)
+        yield from (file for file in (Path(place, name) for name in files) if file.is_file())
+
+
+def _digest(config: Mapping[str, Any]) -> str:
+    text = json.dumps(config, sort_keys=True, separators=(",", ":"))
+    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from leech.evaluation import metrics
-from leech.evaluation.intervals import Interval, auroc_interval, bootstrap_intervals, parent_codes, wilson
+from leech.evaluation.intervals import Interval, auroc_error, auroc_interval, bootstrap_intervals, parent_codes, wilson
 
 
 def test_wilson_interval_of_eight_in_ten() -> None:
@@ -109,3 +109,18 @@ def test_resampling_depends_on_the_seed_alone() -> None:
 def test_a_metric_that_most_resamplings_leave_undefined_has_no_interval() -> None:
     assert bootstrap_intervals(lambda _: (None, 1.0), np.arange(4), 10, seed=0) == (None, Interval(1.0, 1.0))
     assert bootstrap_intervals(lambda _: (None, 1.0), np.arange(4), 0, seed=0) == (None, None)
+
+
+def test_hanley_and_mcneil_error_by_hand() -> None:
+    # Area 0.75: Q1 = 0.75 / 1.25 = 0.6, Q2 = 1.125 / 1.75 = 0.642857. Sizes 4 and 6:
+    # 0.1875 + 5 * (0.6 - 0.5625) + 3 * (0.642857 - 0.5625) = 0.616071, over 24 is 0.0256696, root 0.160217.
+    assert auroc_error(0.75, num_negative=4, num_positive=6) == pytest.approx(0.160217, abs=1e-5)
+    assert auroc_error(1.0, 5, 5) == 0.0
+
+
+def test_hanley_and_mcneil_error_is_near_the_spread_of_simulated_areas() -> None:
+    generator = np.random.default_rng(3)
+    positive = np.arange(200) < 80
+    areas = [metrics.auroc(metrics.Ranking(positive, generator.normal(positive * 1.5, 1)).curve()) for _ in range(400)]
+    values = np.array([area for area in areas if area is not None])
+    assert auroc_error(float(values.mean()), 120, 80) == pytest.approx(values.std(), rel=0.2)

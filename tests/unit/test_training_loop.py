@@ -15,7 +15,7 @@ from leech.config import build
 from leech.data.batches import Batch, Inputs, epoch_order
 from leech.data.corpus import Corpus
 from leech.errors import LeechError
-from leech.training.checkpoints import Best
+from leech.training.checkpoints import Judgement, Kept
 from leech.training.config import TrainConfig
 from leech.training.loop import Plan, Record, fit, make_plan, reproducible
 from leech.training.losses import LossSum
@@ -87,8 +87,8 @@ class Regression:
         assert not network.training
         return {"quality": next(self._script)}
 
-    def rank(self, metrics: Mapping[str, float | None]) -> tuple[float, ...]:
-        return (float(metrics["quality"] or 0),)
+    def judge(self, metrics: Mapping[str, float | None]) -> Judgement:
+        return Judgement(float(metrics["quality"] or 0), 0.05)
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def corpus(tmp_path: Path) -> Corpus:
     return Corpus.open(write_planted(tmp_path, (40, 40)))
 
 
-def run(task: Regression, settings: TrainConfig, plan: Plan) -> tuple[Best, list[Record]]:
+def run(task: Regression, settings: TrainConfig, plan: Plan) -> tuple[Kept, list[Record]]:
     records: list[Record] = []
     ticks = itertools.count()
     with reproducible(CPU):
@@ -174,12 +174,23 @@ def test_a_loss_that_is_not_finite_stops_before_the_weights_move_and_names_the_r
         assert torch.equal(task.network.state_dict()[name], value)
 
 
-def test_of_equal_evaluations_the_first_is_kept_as_a_copy() -> None:
-    best, weight = Best(), torch.zeros(1)
-    assert best.consider((0.5, -1.0), {"auroc": 0.5}, {"w": weight}, epoch=1, step=1)
-    weight += 1
-    assert not best.consider((0.5, -1.0), {"auroc": 0.5}, {"w": weight}, epoch=2, step=2)
-    assert (best.epoch, best.num_worse, float(best.state["w"])) == (1, 1, 0.0)
-    # The same first entry, and a better second.
-    assert best.consider((0.5, -0.9), {"auroc": 0.5}, {"w": weight}, epoch=3, step=3)
-    assert (best.epoch, best.num_worse, float(best.state["w"])) == (3, 0, 1.0)
+def test_the_latest_evaluation_within_an_error_of_the_highest_is_kept_as_a_copy() -> None:
+    kept, weight = Kept(), torch.zeros(1)
+    # Each row: value, standard error, whether it is kept, evaluations since the highest.
+    script = [
+        (0.80, 0.05, True, 0),
+        # Lower by less than the error of the highest: cannot be told apart, so the later one is kept.
+        (0.76, 0.01, True, 1),
+        (0.74, 0.99, False, 2),
+        (0.90, 0.02, True, 0),
+        # Within the error of 0.80 once, but not of 0.90.
+        (0.86, 0.05, False, 1),
+        (0.88, 0.05, True, 2),
+        (0.70, 0.05, False, 3),
+    ]
+    for number, (value, error, is_kept, since) in enumerate(script):
+        weight.fill_(number)
+        judgement = Judgement(value, error)
+        assert kept.consider(judgement, {"auroc": value}, {"w": weight}, epoch=number, step=10 * number) == is_kept
+        assert kept.num_since == since
+    assert (kept.epoch, kept.step, kept.metrics, float(kept.state["w"])) == (5, 50, {"auroc": 0.88}, 5.0)

@@ -84,6 +84,14 @@ def auroc_interval(positive: Bools, p: Floats) -> Interval | None:
     return Interval(float(low), float(high))
 
 
+def auroc_error(area: float, num_negative: int, num_positive: int) -> float:
+    """Return the standard error of an AUROC from itself and the class sizes alone (Hanley and McNeil 1982)."""
+    both_positive, both_negative = area / (2 - area), 2 * area**2 / (1 + area)
+    variance = area * (1 - area)
+    variance += (num_positive - 1) * (both_positive - area**2) + (num_negative - 1) * (both_negative - area**2)
+    return max(0.0, variance / (num_negative * num_positive)) ** 0.5
+
+
 def parent_codes(parents: NDArray[np.uint8]) -> NDArray[np.int64]:
     """Number the parent reads from 0: uint8 ids of shape (n, 16) to int64 (n,)."""
     keys = np.ascontiguousarray(parents).view([("high", ">u8"), ("low", ">u8")]).reshape(len(parents))

@@ -1,48 +1,61 @@
 """Which weights are kept.
 
-Hides: how evaluations are compared. Belongs here: the best state of a run; its final form, the model folder, is the
-bundle's. Invariants: a kept state is a copy on the CPU that later steps do not touch; of equal evaluations the earlier wins.
+Hides: how evaluations are compared. Belongs here: the state of a run that is kept; its final form, the model folder, is
+the bundle's. Invariant: a kept state is a copy on the CPU that later steps do not touch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from torch import Tensor
 
 State = dict[str, Tensor]
 
 
-@dataclass
-class Best:
-    """The best evaluation so far, its weights, and how long ago it was.
+class Judgement(NamedTuple):
+    """How good an evaluation was, larger being better, and its standard error."""
 
-    :ivar rank: what evaluations are compared by, entry by entry, larger being better.
-    :ivar num_worse: evaluations since.
+    value: float
+    error: float
+
+
+@dataclass
+class Kept:
+    """The latest evaluation that cannot be told from the best one.
+
+    The highest of many evaluations is to some extent the luckiest: on few validation reads it is often an early one, from
+    before the weights have settled. So of those within one standard error of the highest the latest is kept. On many
+    validation reads the error is small, and this is the best one.
+
+    :ivar highest: the highest evaluation so far.
+    :ivar num_since: evaluations since the highest.
     """
 
-    rank: tuple[float, ...] | None = None
+    highest: Judgement | None = None
+    num_since: int = 0
     epoch: int = -1
     step: int = -1
     metrics: dict[str, float | None] = field(default_factory=dict)
     state: State = field(default_factory=dict)
-    num_worse: int = 0
 
     def consider(
         self,
-        rank: tuple[float, ...],
+        judgement: Judgement,
         metrics: Mapping[str, float | None],
         state: Mapping[str, Tensor],
         *,
         epoch: int,
         step: int,
     ) -> bool:
-        """Keep the evaluated state if it is the best so far, and return whether it is."""
-        if self.rank is not None and rank <= self.rank:
-            self.num_worse += 1
+        """Keep the evaluated state if it is as good as any so far, and return whether it is."""
+        self.num_since += 1
+        if self.highest is None or judgement.value > self.highest.value:
+            self.highest, self.num_since = judgement, 0
+        if judgement.value < self.highest.value - self.highest.error:
             return False
-        self.rank, self.epoch, self.step, self.num_worse = rank, epoch, step, 0
-        self.metrics = dict(metrics)
+        self.epoch, self.step, self.metrics = epoch, step, dict(metrics)
         self.state = {name: value.detach().to("cpu", copy=True) for name, value in state.items()}
         return True

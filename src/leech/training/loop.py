@@ -23,7 +23,7 @@ from torch import nn
 from leech.data.batches import Batch, Inputs, iterate_batches
 from leech.data.corpus import Corpus
 from leech.errors import LeechError
-from leech.training.checkpoints import Best
+from leech.training.checkpoints import Judgement, Kept
 from leech.training.config import TrainConfig
 from leech.training.losses import LossSum
 from leech.training.optim import Schedule, WeightAverage, make_optimizer, set_rate
@@ -63,8 +63,8 @@ class Task(Protocol):
     def validate(self, network: nn.Module, device: torch.device) -> Mapping[str, float | None]:
         """Judge the network on rows that it does not learn from."""
 
-    def rank(self, metrics: Mapping[str, float | None]) -> tuple[float, ...]:
-        """Return what evaluations are compared by, entry by entry, larger being better."""
+    def judge(self, metrics: Mapping[str, float | None]) -> Judgement:
+        """Return what evaluations are compared by."""
 
 
 @dataclass(frozen=True)
@@ -143,8 +143,8 @@ def fit(
     on_record: Callable[[Record], None],
     on_step: Callable[[int, float], None],
     clock: Callable[[], float],
-) -> Best:
-    """Train, and return the best state.
+) -> Kept:
+    """Train, and return the state that is worth keeping.
 
     :param on_record: called with each evaluation.
     :param on_step: called after each step with the chunks it took and its mean loss.
@@ -152,7 +152,7 @@ def fit(
     :raises LeechError: a loss or gradient that is not finite; the message names the rows.
     """
     stepper = _Stepper(task, config, plan, device)
-    best = Best()
+    kept = Kept()
     started = clock()
     tally = _Tally(started)
     for epoch in range(plan.epochs):
@@ -175,11 +175,11 @@ def fit(
             seconds=clock() - started,
         )
         on_record(record)
-        best.consider(task.rank(metrics), metrics, state.state_dict(), epoch=record.epoch, step=record.step)
-        if best.num_worse >= config.patience and stepper.step >= config.min_steps:
+        kept.consider(task.judge(metrics), metrics, state.state_dict(), epoch=record.epoch, step=record.step)
+        if kept.num_since >= config.patience and stepper.step >= config.min_steps:
             break
         tally = _Tally(clock())
-    return best
+    return kept
 
 
 @dataclass

@@ -18,7 +18,9 @@ from leech.console import logger
 from leech.data.batches import Batch, Inputs, epoch_order
 from leech.data.corpus import Corpus
 from leech.evaluation.evaluate import score
+from leech.evaluation.intervals import auroc_error
 from leech.evaluation.metrics import Ranking, auroc, average_precision, mirrored
+from leech.training.checkpoints import Judgement
 from leech.training.checks import TwoStates
 from leech.training.config import TrainConfig
 from leech.training.losses import LossSum, binary_cross_entropy, class_weights
@@ -27,7 +29,7 @@ _VALIDATION_BATCH = 512
 
 
 class ClassificationTask:
-    """Tells two states apart: one raw logit, cross-entropy, judged by validation AUROC and then by validation loss."""
+    """Tells two states apart: one raw logit, cross-entropy, judged by validation AUROC."""
 
     def __init__(
         self, corpus: Corpus, states: TwoStates, network: nn.Module, features: Sequence[str], config: TrainConfig
@@ -71,10 +73,11 @@ class ClassificationTask:
             "auprc_negative": average_precision(mirrored(curve)),
         }
 
-    def rank(self, metrics: Mapping[str, float | None]) -> tuple[float, ...]:
-        """Return AUROC, then the loss: a small split has few distinct AUROCs and many ties."""
-        area, loss = metrics["auroc"], metrics["loss"]
-        return (0.0 if area is None else area, 0.0 if loss is None else -loss)
+    def judge(self, metrics: Mapping[str, float | None]) -> Judgement:
+        """Return the AUROC with its standard error."""
+        area = metrics["auroc"]
+        assert area is not None, "both classes are in the validation split"
+        return Judgement(area, auroc_error(area, *self._states.num_validation))
 
 
 def _cross_entropy(positive: NDArray[np.bool_], p: NDArray[np.float64], weights: tuple[float, float]) -> float:

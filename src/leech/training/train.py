@@ -23,7 +23,7 @@ from leech.models.bundle import ModelBundle, save_bundle
 from leech.models.device import choose_device
 from leech.models.spec import ArchitectureSpec, build_network, load_architecture
 from leech.provenance import Stamp, atomic_folder
-from leech.training.checkpoints import Best
+from leech.training.checkpoints import Kept
 from leech.training.checks import TwoStates, examine
 from leech.training.config import TrainConfig
 from leech.training.loop import Record, fit, make_plan, reproducible
@@ -61,8 +61,8 @@ class TrainResult:
         rows = [
             ("model", str(self.path)),
             ("parameters", str(self.num_parameters)),
-            ("best epoch", str(self.epoch)),
-            ("best step", str(self.step)),
+            ("kept epoch", str(self.epoch)),
+            ("kept step", str(self.step)),
             *((f"validation {name}", "" if value is None else f"{value:.4f}") for name, value in self.metrics.items()),
             ("time", format_duration(self.seconds)),
         ]
@@ -104,7 +104,7 @@ def train(
         )
         records: list[Record] = []
         with progress.task("train", unit="chunks", total=plan.epochs * task.num_rows) as shown:
-            best = fit(
+            kept = fit(
                 task,
                 config,
                 plan,
@@ -113,15 +113,15 @@ def train(
                 on_step=lambda chunks, _: shown.advance(chunks),
                 clock=time.perf_counter,
             )
-        network.load_state_dict(best.state)
-        save_bundle(_describe(spec, corpus, states, best, stamp), network, folder)
+        network.load_state_dict(kept.state)
+        save_bundle(_describe(spec, corpus, states, kept, stamp), network, folder)
         table = corpus.kmer_table()
         if table is not None:
             table.save(folder)
         _write_history(records, folder)
         settled = replace(config, positive_label=states.labels[1])
         (folder / "train.toml").write_text(dump_toml(settled), encoding="utf-8")
-    return TrainResult(output, best.epoch, best.step, best.metrics, records[-1].seconds, num_parameters)
+    return TrainResult(output, kept.epoch, kept.step, kept.metrics, records[-1].seconds, num_parameters)
 
 
 class _Reporter:
@@ -137,15 +137,15 @@ class _Reporter:
         logger.debug("%s", record.to_mapping())
 
 
-def _describe(spec: ArchitectureSpec, corpus: Corpus, states: TwoStates, best: Best, stamp: Stamp) -> ModelBundle:
+def _describe(spec: ArchitectureSpec, corpus: Corpus, states: TwoStates, kept: Kept, stamp: Stamp) -> ModelBundle:
     return ModelBundle(
         spec=spec,
         recipe=corpus.recipe,
         labels=states.labels,
         training={
-            "epoch": best.epoch,
-            "step": best.step,
-            "validation": best.metrics,
+            "epoch": kept.epoch,
+            "step": kept.step,
+            "validation": kept.metrics,
             "num_train": dict(zip(states.labels, states.num_train, strict=True)),
             "num_validation": dict(zip(states.labels, states.num_validation, strict=True)),
             "corpus_digest": corpus.manifest.digest,

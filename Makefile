@@ -1,0 +1,38 @@
+# make demo | test | lint | bench. Each makes .venv from requirements.lock first where it is missing or older than the lock.
+
+PYTHON ?= $(shell python3.11 -c 'print("python3.11")' 2>/dev/null || echo python3)
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed-from-lock
+SOURCES := src tests benchmarks
+
+.PHONY: demo test lint bench cli-docs
+
+demo: $(INSTALLED)
+	$(BIN)/leech demo
+
+test: $(INSTALLED)
+	$(BIN)/python -m pytest
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/mypy
+	$(BIN)/vermin --quiet --no-tips --target=3.10- --violations --eval-annotations src
+
+# bench_psi55 needs real reads: make bench DATA=FOLDER, the one that holds ecoli_psi55.
+bench: $(INSTALLED)
+	set -e; for script in $(filter-out %_psi55.py,$(wildcard benchmarks/bench_*.py)); do $(BIN)/python $$script; done
+	$(if $(DATA),$(BIN)/python benchmarks/bench_psi55.py $(DATA),@echo "Left out: bench_psi55, which needs DATA=FOLDER.")
+
+# docs/cli.md is made from the commands; a test compares the two.
+cli-docs: $(INSTALLED)
+	$(BIN)/python -m leech.cli.reference > docs/cli.md.partial
+	mv docs/cli.md.partial docs/cli.md
+
+# The stamp is touched last, so that an installation which stopped half-way is begun again.
+$(INSTALLED): requirements.lock pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --requirement requirements.lock
+	$(BIN)/python -m pip install --no-build-isolation --no-deps --editable .
+	touch $@

@@ -1,0 +1,332 @@
+"""Every command: its help, its options down to the core function, its errors and exit codes.
+
+The core functions are replaced by one that records what it was given, so that nothing heavy is imported.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import click
+import pytest
+
+from leech import __version__
+from leech.cli.main import COMMANDS, main
+from leech.cli.options import exposed_fields
+from leech.cli.reference import commands, reference
+from leech.config import dump_toml
+from leech.console import Table, logger
+from leech.errors import ConfigError, InputError
+
+ROOT = Path(__file__).parents[2]
+
+READS = ("--pod5", "reads.pod5", "--bam", "reads.bam", "--reference", "reference.fa")
+
+CORES = {
+    "data simulate": ("leech.data.simulate.write", "simulate", ("-o", "out")),
+    "data prepare": (
+        "leech.data.prepare",
+        "prepare",
+        (*READS, "--motif", "CCAGGC", "--motif-offset", "2", "-o", "out"),
+    ),
+    "data merge": ("leech.data.compose", "merge", ("a", "b", "-o", "out")),
+    "data inspect": ("leech.data.inspect", "inspect", ("corpus",)),
+    "model train": ("leech.training.train", "train", ("--data", "corpus", "-o", "out")),
+    "model inspect": ("leech.models.bundle", "describe", ("model",)),
+    "eval test": ("leech.evaluation.evaluate", "evaluate", ("--model", "m", "--data", "corpus", "-o", "out")),
+    "predict": ("leech.prediction.predict", "predict", ("--model", "m", *READS, "-o", "out")),
+    "demo": ("leech.demo", "run_demo", ()),
+}
+"""Command -> (module of its core function, its name, the shortest command line)."""
+
+LEAVES = {" ".join(path): command for path, command in commands() if not isinstance(command, click.Group)}
+
+OWN = {"help", "as_json", "config_file"}
+"""Options that are not the core function's business; tests of their own follow."""
+
+OPTIONS = [
+    pytest.param(name, option, id=f"{name} {option.opts[-1]}")
+    for name, command in LEAVES.items()
+    for option in command.params
+    if isinstance(option, click.Option) and option.name not in OWN
+]
+
+
+class Result:
+    def to_mapping(self):
+        return {"answer": 42}
+
+    def tables(self):
+        return [Table(title="First", columns=("what",), rows=[("a",)]), Table(title="Second", columns=("n",), rows=[])]
+
+
+@pytest.fixture(autouse=True)
+def _logger_as_before():
+    before = logger.handlers[:], logger.level, logger.propagate
+    yield
+    logger.handlers[:], logger.level, logger.propagate = before
+
+
+@pytest.fixture
+def run(monkeypatch):
+    """Return a function that runs a command line and returns what its core function was given, flat."""
+
+    def run_command(name, *arguments):
+        module, function, shortest = CORES[name]
+        calls = []
+
+        def core(*positional, **named):
+            calls.append((positional, named))
+            return Result()
+
+        if module == "leech.demo":
+            # Its module holds the configuration too, and is light.
+            monkeypatch.setattr(f"{module}.{function}", core)
+        else:
+            monkeypatch.setitem(sys.modules, module, SimpleNamespace(**{function: core}))
+        # A flag given twice counts once, with its last value; only --pod5 collects.
+        assert main([*name.split(), *shortest, *arguments]) == 0
+        ((positional, named),) = calls
+        return positional, named
+
+    return run_command
+
+
+def flat(call):
+    """Return a call's arguments by name, the fields of configurations one by one."""
+    positional, named = call
+    values = {}
+    for key, value in [*enumerate(positional), *named.items()]:
+        if key in {"progress", "stamp"}:
+            continue
+        if dataclasses.is_dataclass(value):
+            values |= {f"{type(value).__name__}.{f.name}": getattr(value, f.name) for f in dataclasses.fields(value)}
+        else:
+            values[key] = value
+    return values
+
+
+def configurations(call):
+    return [value for value in call[0] if dataclasses.is_dataclass(value)]
+
+
+def other_value(option, default):
+    """Return (words on the command line, the value they stand for), another than the default wherever there is another."""
+    flag = option.opts[-1]
+    if option.is_flag:
+        if not option.secondary_opts:
+            return [flag], True
+        return ([option.secondary_opts[0]], False) if default else ([flag], True)
+    if isinstance(option.type, click.Choice):
+        choice = next((choice for choice in option.type.choices if choice != default), default)
+        return [flag, choice], choice
+    if option.nargs == 3:
+        return [flag, "0.5", "0.25", "0.25"], (0.5, 0.25, 0.25)
+    if isinstance(option.type, click.Path):
+        return [flag, "elsewhere"], Path("elsewhere")
+    if option.type is click.INT:
+        value = 7 if default is None else default + 1
+    elif option.type is click.FLOAT:
+        value = default / 2 or 0.25
+    else:
+        value = "ACGT"
+    return [flag, str(value)], value
+
+
+def test_every_command_is_tested_here():
+    assert set(LEAVES) == set(CORES)
+
+
+@pytest.mark.parametrize(("name", "option"), OPTIONS)
+def test_each_option_reaches_the_core_function_and_changes_nothing_else(run, name, option):
+    before = run(name)
+    defaults = {f.name: getattr(value, f.name) for value in configurations(before) for f in exposed_fields(type(value))}
+    words, value = other_value(option, defaults.get(option.name))
+    after = run(name, *words)
+    if option.multiple:
+        value = (*defaults[option.name], value)
+    changed = {key: now for key, now in flat(after).items() if now != flat(before)[key]}
+    if value == defaults.get(option.name):
+        # The one choice there is so far.
+        assert isinstance(option.type, click.Choice)
+        assert len(option.type.choices) == 1
+        assert changed == {}
+    else:
+        assert list(changed.values()) == [value]
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_each_field_that_users_may_set_has_an_option_whose_default_is_the_dataclass_s_alone(run, name):
+    options = {option.name: option for option in LEAVES[name].params}
+    for value in configurations(run(name)):
+        for field in exposed_fields(type(value)):
+            assert options[field.name].default is None
+            if field.default is not dataclasses.MISSING:
+                assert getattr(value, field.name) == field.default
+
+
+@pytest.mark.parametrize("name", [name for name in LEAVES if "config_file" in {p.name for p in LEAVES[name].params}])
+def test_a_configuration_file_reaches_every_field_and_flags_override_it(run, name, tmp_path):
+    before = run(name)
+    file, expected = {}, {}
+    for option in LEAVES[name].params:
+        owner = [v for v in configurations(before) if option.name in {f.name for f in exposed_fields(type(v))}]
+        if owner and f"--{option.name.replace('_', '-')}" not in CORES[name][2]:
+            _, value = other_value(option, getattr(owner[0], option.name))
+            file[option.name] = str(value) if isinstance(value, Path) else value
+            expected[f"{type(owner[0]).__name__}.{option.name}"] = value
+    path = tmp_path / "settings.toml"
+    path.write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in file.items()))
+    after = flat(run(name, "--config", str(path)))
+    assert expected
+    assert after == {**flat(before), **expected}
+    # The command line's own seed or worker count wins.
+    number = "--workers" if "workers" in file else "--seed"
+    overridden = flat(run(name, "--config", str(path), number, "3"))
+    assert [key for key in after if after[key] != overridden[key]] == [
+        k for k in after if str(k).endswith(number[1:].strip("-"))
+    ]
+
+
+def test_required_values_may_come_from_the_file(run, tmp_path, monkeypatch):
+    monkeypatch.setitem(CORES, "data prepare", (*CORES["data prepare"][:2], ("-o", "out")))
+    path = tmp_path / "settings.toml"
+    path.write_text('pod5 = ["a"]\nbam = "b"\nreference = "r"\nmotif = "CCA"\nmotif_offset = 0\n')
+    values = flat(run("data prepare", "--config", str(path)))
+    assert values["ReadSources.pod5"] == (Path("a"),)
+    assert values["Recipe.motif"] == "CCA"
+
+
+def test_what_train_writes_down_can_be_given_back(run, tmp_path):
+    first = run("model train", "--epochs", "3", "--learning-rate", "0.001", "--positive-label", "charged")
+    path = tmp_path / "train.toml"
+    path.write_text(dump_toml(first[0][0]))
+    assert flat(run("model train", "--config", str(path))) == flat(first)
+
+
+@pytest.mark.parametrize("name", ["data prepare", "predict"])
+def test_pod5_takes_several_values_after_one_flag_and_the_flag_again(run, name, monkeypatch):
+    rest = CORES[name][2][2:] if name == "data prepare" else ("--model", "m", *READS[2:], "-o", "out")
+    monkeypatch.setitem(CORES, name, (*CORES[name][:2], rest))
+    expected = (Path("a.pod5"), Path("b.pod5"), Path("c"))
+    for words in (("--pod5", "a.pod5", "b.pod5", "c"), ("--pod5", "a.pod5", "--pod5", "b.pod5", "c", "-q")):
+        words = [word for word in words if word != "-q"]
+        assert flat(run(name, *words))["ReadSources.pod5"] == expected
+
+
+@pytest.mark.parametrize("name", CORES)
+def test_results_are_tables_on_stdout_and_json_when_asked(run, name, capsys):
+    run(name)
+    assert capsys.readouterr().out == "First\nwhat\na\n\nSecond\nn\n"
+    run(name, "--json")
+    assert json.loads(capsys.readouterr().out) == {"answer": 42}
+
+
+def test_the_stamp_tells_the_command_line(run):
+    _, named = run("data merge", "--seed", "3")
+    assert named["stamp"].command == ("leech", "data", "merge", "a", "b", "-o", "out", "--seed", "3")
+    assert named["stamp"].time_utc.endswith("+00:00")
+
+
+def failing(monkeypatch, error):
+    def core(*_, **__):
+        raise error
+
+    monkeypatch.setitem(sys.modules, "leech.data.inspect", SimpleNamespace(inspect=core))
+    return main(["data", "inspect", "corpus"])
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(InputError("bad file", hint="mend it"), 1), (ConfigError("bad option"), 2)]
+)
+def test_an_expected_error_becomes_words_on_stderr_and_its_exit_code(monkeypatch, capsys, error, code):
+    assert failing(monkeypatch, error) == code
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err == f"error: {error.message}\n" + (f"hint: {error.hint}\n" if error.hint else "")
+
+
+def test_an_unexpected_error_keeps_its_traceback(monkeypatch):
+    with pytest.raises(ZeroDivisionError):
+        failing(monkeypatch, ZeroDivisionError())
+
+
+def test_an_interrupt_is_one_line_and_130(monkeypatch, capsys):
+    assert failing(monkeypatch, KeyboardInterrupt()) == 130
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.count("\n") == 1
+    assert output.err.startswith("interrupted")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["dat"], "Did you mean 'data'?"),
+        (["data", "prepar"], "Did you mean 'prepare'?"),
+        (["quux"], "Commands: data, model, eval, predict, demo."),
+        (["data", "prepare", "--pod", "x"], "'--pod5'"),
+        (["model", "train", "--epoch", "3"], "'--epochs'"),
+        (["model", "train", "--epochs", "many"], "'many' is not a valid integer"),
+        (["model", "train", "--device", "tpu"], "'tpu' is not one of"),
+        (["model", "train"], "--data"),
+        (["model", "train", "--data", "d"], "--output"),
+        (["data", "merge", "-o", "out"], "CORPUS"),
+        (["data", "merge", "a", "-o", "out", "--split", "0.5", "0.5"], "--split"),
+        (["data", "merge", "a", "-o", "out", "--split", "0.5", "0.5", "0.5"], "must sum to 1"),
+        (
+            ["model", "train", "--data", "d", "-o", "out", "--epochs", "0"],
+            "'epochs' must be between 1 and 100000, got 0",
+        ),
+        (["data", "prepare", "-o", "out"], "Missing option '--pod5'"),
+    ],
+)
+def test_a_wrong_command_line_is_exit_code_2_with_the_way_out(capsys, words, message):
+    assert main(words) == 2
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert message in output.err
+
+
+@pytest.mark.parametrize("words", [["--version"], ["--help"], ["data", "-h"]])
+def test_what_was_asked_for_is_exit_code_0_on_stdout(capsys, words):
+    assert main(words) == 0
+    output = capsys.readouterr()
+    assert output.err == ""
+    assert (__version__ if words == ["--version"] else "Usage:") in output.out
+
+
+@pytest.mark.parametrize(("flag", "level"), [(None, "INFO"), ("-v", "DEBUG"), ("--quiet", "WARNING")])
+def test_verbose_and_quiet_set_the_level(run, monkeypatch, flag, level):
+    monkeypatch.setitem(sys.modules, "leech.data.inspect", SimpleNamespace(inspect=lambda _: Result()))
+    assert main([*([flag] if flag else []), "data", "inspect", "corpus"]) == 0
+    assert logger.level == getattr(__import__("logging"), level)
+
+
+@pytest.mark.parametrize("path", [path for path, _ in commands()], ids=" ".join)
+def test_help_imports_nothing_heavy(path):
+    program = (
+        "import sys; from leech.cli.main import main\n"
+        "assert main(sys.argv[1:]) == 0\n"
+        "heavy = {'torch', 'numpy', 'pysam', 'rich', 'pydantic', 'escapepod', 'sklearn', 'scipy'}\n"
+        "print(sorted(heavy & set(sys.modules)), file=sys.stderr)"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program, *path, "--help"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert result.returncode == 0
+    assert result.stderr == "[]\n"
+    assert result.stdout.startswith("Usage: leech")
+
+
+def test_every_command_has_its_one_line_of_help():
+    assert all(text.endswith(".") for group in COMMANDS.values() for _, text in group.values())
+
+
+def test_the_page_of_commands_is_current():
+    assert (ROOT / "docs" / "cli.md").read_text(encoding="utf-8") == reference(), "run 'make cli-docs'"
