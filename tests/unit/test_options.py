@@ -33,17 +33,17 @@ class Oven:
 @config_file_option
 def bake(config_file: Path | None, **given: Any) -> None:
     (oven,) = collect([Oven], given, config_file)
-    raise Baked(oven, given)
+    raise BakedError(oven, given)
 
 
-class Baked(Exception):
+class BakedError(Exception):
     pass
 
 
 def run(*arguments):
     """Return (the configuration, the keyword arguments of the handler)."""
     result = CliRunner().invoke(bake, list(arguments))
-    if isinstance(result.exception, Baked):
+    if isinstance(result.exception, BakedError):
         return result.exception.args
     if isinstance(result.exception, SystemExit):
         raise AssertionError(result.output)
@@ -126,7 +126,7 @@ def test_a_flag_that_repeats_the_default_still_overrides_the_file(tmp_path):
 
 
 def test_a_required_option_is_missed_with_its_flag_and_meaning():
-    with pytest.raises(ConfigError, match="Missing option '--name': Who bakes."):
+    with pytest.raises(ConfigError, match=r"Missing option '--name': Who bakes\."):
         run()
 
 

@@ -148,15 +148,15 @@ def test_cuda_without_a_gpu_is_refused_and_auto_says_what_it_uses(
     assert "Device: CPU" in caplog.text
 
 
-def test_an_existing_folder_is_kept_unless_forced(corpus: Path, tmp_path: Path) -> None:
+def test_an_existing_model_is_kept_unless_forced(corpus: Path, tmp_path: Path) -> None:
     target = tmp_path / "model"
-    target.mkdir()
-    (target / "precious").write_text("mine")
+    run(corpus, target)
+    before = (target / "model.safetensors").read_bytes()
     with pytest.raises(InputError, match="exists already"):
-        run(corpus, target)
-    assert (target / "precious").read_text() == "mine"
-    run(corpus, target, force=True)
-    assert not (target / "precious").exists()
+        run(corpus, target, seed=1)
+    assert (target / "model.safetensors").read_bytes() == before
+    run(corpus, target, seed=1, force=True)
+    assert (target / "model.safetensors").read_bytes() != before
 
 
 def test_a_failed_run_leaves_nothing_behind(corpus: Path, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ seed alone.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -89,7 +90,7 @@ def auroc_error(area: float, num_negative: int, num_positive: int) -> float:
     both_positive, both_negative = area / (2 - area), 2 * area**2 / (1 + area)
     variance = area * (1 - area)
     variance += (num_positive - 1) * (both_positive - area**2) + (num_negative - 1) * (both_negative - area**2)
-    return max(0.0, variance / (num_negative * num_positive)) ** 0.5
+    return math.sqrt(max(0.0, variance / (num_negative * num_positive)))
 
 
 def parent_codes(parents: NDArray[np.uint8]) -> NDArray[np.int64]:

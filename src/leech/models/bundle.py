@@ -38,6 +38,10 @@ class OperatingPoint:
     threshold_cl: int = DEFAULT_THRESHOLD_CL
     source: str = "default"
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.threshold_cl <= 255:
+            raise ValueError(f"threshold_cl {self.threshold_cl} must lie between 0 and 255")
+
 
 @dataclass(frozen=True, kw_only=True)
 class ModelBundle:

@@ -200,7 +200,7 @@ def pooling_matrix(edges: Tensor, length: int, stride: int, num_samples: int) ->
 class PoolBases(Layer):
     """From samples to bases: mean of each base's samples, through the base-to-signal map; 0 for a base without any.
 
-    With ``spread``, the standard deviation over the base's samples is added as as many channels again.
+    With ``spread``, the standard deviation over the base's samples is added as as many channels again, 0 without samples too.
     """
 
     def __init__(self, shape: Shape, *, num_bases: int, focus: int, num_samples: int, spread: bool = False) -> None:
@@ -218,7 +218,8 @@ class PoolBases(Layer):
         if self.spread:
             variance = torch.bmm(flat.square(), weights) - mean.square()
             # The root's slope is unbounded at 0, where bases of a single step lie.
-            mean = torch.cat([mean, (variance.clamp(min=0) + 1e-4).sqrt()], dim=1)
+            present = weights.sum(dim=1, keepdim=True) > 0
+            mean = torch.cat([mean, (variance.clamp(min=0) + 1e-4).sqrt() * present], dim=1)
         return mean.unsqueeze(2).contiguous(memory_format=torch.channels_last)
 
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from leech.data.recipe import CONTEXT_BASES
+from leech.errors import MismatchError
 from leech.models.layers import Geometry, Layer
 
 if TYPE_CHECKING:
@@ -63,22 +64,31 @@ class Network(nn.Module):
     :param branches: by name, each fed by inputs and earlier branches; the last one ends in a vector.
     :param bases: positions of the network's base axis within the recipe's base window.
     :param feature_bases: the same within the recipe's feature window.
-    :param num_samples: length of the signal window.
+    :param input_shapes: shape per chunk of each input, as the recipe and the listed features decide it.
     """
 
     def __init__(
-        self, branches: Mapping[str, Branch], bases: slice, feature_bases: slice, num_samples: int, num_outputs: int
+        self,
+        branches: Mapping[str, Branch],
+        bases: slice,
+        feature_bases: slice,
+        input_shapes: Mapping[str, tuple[int, ...]],
+        num_outputs: int,
     ) -> None:
         super().__init__()
         self.branches = nn.ModuleDict(branches)
         last = list(branches.values())[-1].layers[-1]
         assert isinstance(last, Layer)
         self.output = nn.Linear(last.output.channels, num_outputs)
-        self._bases, self._feature_bases, self._num_samples = bases, feature_bases, num_samples
+        self._bases, self._feature_bases, self._input_shapes = bases, feature_bases, dict(input_shapes)
         self._used = {source for branch in branches.values() for source in branch.sources}
 
     def forward(self, inputs: Inputs) -> Tensor:
-        """Return raw logits: (n, 1) for the positive of two classes, (n, K) for K classes."""
+        """Return raw logits: (n, 1) for the positive of two classes, (n, K) for K classes.
+
+        :raises MismatchError: inputs of other shapes than the network was built for.
+        """
+        self._require_shapes(inputs)
         values = self._encode(inputs)
         bounds = inputs.base_bounds[:, self._bases.start : self._bases.stop + 1]
         geometry = Geometry(edges=bounds.to(torch.float32))
@@ -93,6 +103,17 @@ class Network(nn.Module):
             values[name] = result
         return self.output(result)  # type: ignore[no-any-return]
 
+    def _require_shapes(self, inputs: Inputs) -> None:
+        # A wider base window would still be sliced, at the wrong bases, and give numbers that mean nothing.
+        for name, expected in self._input_shapes.items():
+            found = tuple(getattr(inputs, name).shape[1:])
+            if found != expected:
+                raise MismatchError(
+                    f"The network was built for chunks whose '{name}' has shape {expected}, but these have {found}: they "
+                    "were cut by another recipe or carry other features.",
+                    hint="Cut the chunks by the recipe of the model.",
+                )
+
     def _encode(self, inputs: Inputs) -> dict[str, Tensor]:
         values: dict[str, Tensor] = {}
         if "signal" in self._used:
@@ -103,5 +124,5 @@ class Network(nn.Module):
             kmers = base_kmers(inputs.sequence)
             values["base_onehot"] = kmers[:, :, None, self._bases]
             if "signal_kmer" in self._used:
-                values["signal_kmer"] = sample_kmers(kmers, inputs.base_bounds, self._num_samples)[:, :, None, :]
+                values["signal_kmer"] = sample_kmers(kmers, inputs.base_bounds, inputs.signal.shape[1])[:, :, None, :]
         return values

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import torch
 
 from leech.config import build, load_toml, nearest, to_mapping
-from leech.data.recipe import Recipe
+from leech.data.recipe import CONTEXT_BASES, Recipe
 from leech.errors import ConfigError, MismatchError
 from leech.models.layers import LAYERS, Layer, Shape
 from leech.models.network import KMER_CHANNELS, Branch, Network
@@ -91,12 +91,15 @@ def parse_spec(content: Mapping[str, Any], source: str) -> ArchitectureSpec:
 
     :raises ConfigError: unknown keys, layers or inputs, with the nearest right name.
     """
+    _require_branch_keys(content, source)
     spec = build(ArchitectureSpec, content, source=f"architecture '{source}'")
     known = list(INPUTS)
     for branch in spec.branches:
         where = f"Architecture '{source}', branch '{branch.name}'"
         if branch.name in known:
             raise ConfigError(f"{where}: the name is taken already.")
+        if not branch.name.isidentifier():
+            raise ConfigError(f"{where}: a name is made of letters, digits and underscores.")
         if not branch.layers or not branch.inputs:
             raise ConfigError(f"{where}: needs at least one input and one layer.")
         for name in branch.inputs:
@@ -113,6 +116,15 @@ def parse_spec(content: Mapping[str, Any], source: str) -> ArchitectureSpec:
     return spec
 
 
+def _require_branch_keys(content: Mapping[str, Any], source: str) -> None:
+    # ``build`` looks for unknown keys at the top only; what else is wrong with a branch is for it to say.
+    branches = content.get("branches")
+    for branch in branches if isinstance(branches, list) else []:
+        for key in branch if isinstance(branch, Mapping) else ():
+            where = f"Architecture '{source}', branch '{branch.get('name', '')}'"
+            _require_known(key, [field.name for field in fields(BranchSpec)], f"{where}: unknown key '{key}'.")
+
+
 def _require_known(name: str, known: list[str], message: str) -> None:
     if name not in known:
         close = nearest(name, known)
@@ -123,9 +135,13 @@ def build_network(spec: ArchitectureSpec, recipe: Recipe, *, num_classes: int = 
     """Build a network with first weights that depend on the seed alone.
 
     :param num_classes: two give one raw logit for the positive class, K > 2 give K.
-    :raises ConfigError: a layer that cannot be built, named with branch, position and options.
+    :raises ConfigError: a layer that cannot be built, named with branch, position and options; less than two classes.
     :raises MismatchError: a recipe whose windows do not hold the network's base axis.
     """
+    if num_classes < 2:
+        raise ConfigError(
+            f"Architecture '{spec.name}': cannot tell {num_classes} classes apart; at least 2 are needed."
+        )
     bases, feature_bases = _base_axis(spec, recipe)
     shapes = {
         "signal": Shape(1, "samples", recipe.num_samples, focus=min(recipe.samples_before, recipe.num_samples - 1)),
@@ -149,7 +165,13 @@ def build_network(spec: ArchitectureSpec, recipe: Recipe, *, num_classes: int = 
             shapes[branch.name] = shape
         if shape.axis != "none":
             raise ConfigError(f"{where}: the last branch must end in one vector.", hint="Add the layer 'summary'.")
-        return Network(branches, bases, feature_bases, recipe.num_samples, 1 if num_classes == 2 else num_classes)
+        input_shapes = {
+            "signal": (recipe.num_samples,),
+            "base_bounds": (recipe.num_bases + 1,),
+            "sequence": (recipe.num_bases + 2 * CONTEXT_BASES,),
+            "features": (len(spec.features), recipe.num_feature_bases),
+        }
+        return Network(branches, bases, feature_bases, input_shapes, 1 if num_classes == 2 else num_classes)
 
 
 def _base_axis(spec: ArchitectureSpec, recipe: Recipe) -> tuple[slice, slice]:
@@ -157,7 +179,13 @@ def _base_axis(spec: ArchitectureSpec, recipe: Recipe) -> tuple[slice, slice]:
         raise ConfigError(
             f"Architecture '{spec.name}': base_start {spec.base_start} .. base_end {spec.base_end} miss 0."
         )
-    if recipe.feature_start > spec.base_start or recipe.feature_end < spec.base_end:
+    if -recipe.bases_before > spec.base_start or recipe.bases_after < spec.base_end:
+        raise MismatchError(
+            f"Architecture '{spec.name}' looks at base offsets {spec.base_start} .. {spec.base_end}, but the chunks hold "
+            f"bases {-recipe.bases_before} .. {recipe.bases_after} only.",
+            hint="Prepare with wider --bases-before and --bases-after, or use a network that looks at fewer bases.",
+        )
+    if spec.features and (recipe.feature_start > spec.base_start or recipe.feature_end < spec.base_end):
         raise MismatchError(
             f"Architecture '{spec.name}' looks at base offsets {spec.base_start} .. {spec.base_end}, but the chunks hold "
             f"level features of {recipe.feature_start} .. {recipe.feature_end} only.",
@@ -189,12 +217,16 @@ def _build_layer(
     # What the recipe and the base axis decide is filled in; the description says only what is the network's own.
     decided = {"num_bases": spec.num_bases, "focus": -spec.base_start, "num_samples": recipe.num_samples}
     parameters = [name for name in inspect.signature(cls.__init__).parameters if name not in ("self", "shape")]
-    for name in options:
+    types = get_type_hints(cls.__init__)
+    for name, value in options.items():
         _require_known(
             name, [known for known in parameters if known not in decided], f"{where}: unknown option '{name}'."
         )
+        # "false" is true and 1.5 fails only when the network runs, so types are checked here, and strictly.
+        if type(value) is not types[name] and not (types[name] is float and type(value) is int):
+            raise ConfigError(f"{where}: option '{name}' must be of type {types[name].__name__}, got {value!r}.")
     filled = {name: value for name, value in decided.items() if name in parameters}
     try:
         return cls(shape, **options, **filled)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RuntimeError) as error:
         raise ConfigError(f"{where} cannot be built: {error}.") from error

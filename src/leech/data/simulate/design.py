@@ -1,201 +1,152 @@
-"""The fixed world of a simulated experiment: references, pore model and what an amino acid does to the signal.
+"""The design of a simulated experiment: references, pore, and what an amino acid does to the signal.
 
-Hides: how references are named and made up, and how the pore's levels are drawn. Belongs here: everything that two
-libraries of one experiment share, so everything that depends on ``design_seed`` and the k-mer table alone; what differs
-from read to read is drawn in ``signal.py``. Invariants: base codes as in ``data/levels.py``; reference columns run 5'->3'
-and are padded at the end; levels are in read MADs (median 0, 1.4826 x MAD 1); offsets count from the A of CCA.
+Hides: how tRNA-like sequences and a synthetic pore are drawn. Belongs here: all that two libraries of one experiment share;
+single reads are drawn in ``molecules.py``. Invariants: depends on the design seed and the k-mer table alone; sequences run
+5'->3'; levels are in units of a read's normalised signal.
 """
 
 from __future__ import annotations
 
-import hashlib
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from leech.data.levels import BASE_EFFECTS, UNKNOWN_BASE, KmerTable, encode_bases
+from leech.data.levels import BASE_EFFECTS, KmerTable, additive_levels, encode_bases
 from leech.data.simulate.config import SimulateConfig
 from leech.errors import ConfigError
 
-ADAPTER_5 = "CCTAAGAGCAAGAAGAAGCCTGG"
-ADAPTER_3 = "GGCTTCTTCTTGCTCTTCCAACCTTGCCTTAAAAAAAAAA"
-JUNCTION_MOTIF = "CCAGGC"
-JUNCTION_OFFSET = 2
-"""The A of CCA within the motif."""
+FIVE_PRIME_ADAPTER = "CCTAAGAGCAAGAAGAAGCCTGG"
+THREE_PRIME_ADAPTER = "GGCTTCTTCTTGCTCTTCCAACCTTGCCTTAAAAAAAAAA"
 
-VARIABLE_POSITION = len(ADAPTER_5)
-"""Position of the adapter's variable base, which is N in every reference."""
-
-EFFECT_OFFSETS = np.arange(-4, 4)
-"""Bases whose level and dwell an amino acid changes, counted from the A of CCA."""
-
-DEFAULT_KMER_CENTRE = 3
-"""Which base of a given table's k-mer carries the level; 3 in the RNA004 9-mer table at true base boundaries."""
-
-LEVEL_JITTER_SD = 0.25
-"""Standard deviation, in read MADs, of a base's level about the pore's expected level."""
-
-SAMPLE_NOISE_SD = 0.2
-"""Standard deviation of a sample about its base's level, in read MADs."""
-
-LOG_DWELL_SD = 0.55
-"""Standard deviation of a base's log dwell (beyond the shortest possible) about the read's own mean."""
-
-AMPLITUDE_SD = 0.3
-"""Standard deviation over charged reads of the factor (mean 1) by which a read shows its amino acid's effect."""
-
-TYPICAL_DWELL_SAMPLES = 36.0
-
-_SYNTHETIC_KMER_SIZE = len(BASE_EFFECTS)
-_RANDOM_LEVEL_SD = 0.3
-_BODY_LENGTHS = (69, 76)
-_STRENGTHS = (2.9, 4.1)
-_OWN_EFFECT_WEIGHT = 0.55
-_EFFECT_REACH_BASES = 2.5
-
-_ANTICODONS = {
-    "Ala": ("AGC", "CGC", "TGC"), "Arg": ("ACG", "CCG", "TCG", "CCT", "TCT"), "Asn": ("GTT",), "Asp": ("GTC",),
-    "Cys": ("GCA",), "Gln": ("CTG", "TTG"), "Glu": ("CTC", "TTC"), "Gly": ("GCC", "CCC", "TCC"), "His": ("GTG",),
-    "Ile": ("AAT", "GAT", "TAT"), "Leu": ("AAG", "CAG", "TAG", "CAA", "TAA"), "Lys": ("CTT", "TTT"), "Met": ("CAT",),
-    "Phe": ("GAA",), "Pro": ("AGG", "CGG", "TGG"), "Ser": ("AGA", "CGA", "TGA", "GCT"), "Thr": ("AGT", "CGT", "TGT"),
-    "Trp": ("CCA",), "Tyr": ("GTA",), "Val": ("AAC", "CAC", "TAC"),
+ANTICODONS = {
+    "Ala": "GGC", "Arg": "ACG", "Asn": "GTT", "Asp": "GTC", "Cys": "GCA", "Gln": "TTG", "Glu": "TTC", "Gly": "GCC",
+    "His": "GTG", "Ile": "GAT", "Leu": "CAG", "Lys": "TTT", "Met": "CAT", "Phe": "GAA", "Pro": "TGG", "Ser": "GGA",
+    "Thr": "GGT", "Trp": "CCA", "Tyr": "GTA", "Val": "TAC",
 }  # fmt: skip
+"""One anticodon per amino acid, as in E. coli tRNA names."""
+
+ADDUCT_OFFSETS = np.arange(-4, 4)
+"""Bases that an amino acid bends, from the first adapter base: CCA ends at -1."""
+
+_SYNTHETIC_SIZE = len(BASE_EFFECTS)
+_TABLE_CENTRE = 3
+"""Position in Oxford Nanopore's RNA004 9-mers whose base the level depends on most."""
+
+_RANDOM_LEVEL_SD = 0.3
+_LEVEL_SHIFT_SD = 0.28
+_LOG_DWELL_SHIFT_SD = 0.35
+_COMMON_SHARE, _OWN_SHARE = 0.9, 0.45
+"""Shares of the effect that all amino acids have in common, the bond being the same, and that is each one's own."""
+
+
+@dataclass(frozen=True)
+class Adduct:
+    """What one amino acid does to the bases at :data:`ADDUCT_OFFSETS`: added level, added log dwell."""
+
+    level: NDArray[np.float64]
+    log_dwell: NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Design:
-    """References, pore and adducts; R references padded to L bases.
+    """What all libraries of an experiment share.
 
-    :ivar names: of the references.
-    :ivar sequences: 5'->3', with N at :data:`VARIABLE_POSITION`.
-    :ivar codes: uint8 (R, L), ``UNKNOWN_BASE`` at the variable base and beyond the end.
-    :ivar lengths: int64 (R,).
-    :ivar focus: position of the A of CCA, int64 (R,).
-    :ivar levels: float64 (R, 4, L), expected level of each base for each code of the variable base.
-    :ivar level_effect: float64 (R, len(EFFECT_OFFSETS)), shift of the level of a fully affected charged read.
-    :ivar log_dwell_effect: the same for the log dwell.
-    :ivar table: the pore's k-mer levels.
+    :ivar references: sequence by name, ``tRNA-<amino acid>-<anticodon>-<family>-1``; one N in each.
+    :ivar junctions: position of the first adapter base behind CCA, by name.
+    :ivar table: k-mer levels; ``centre`` is the position of the base that carries them.
+    :ivar adducts: by reference name.
     """
 
-    names: tuple[str, ...]
-    sequences: tuple[str, ...]
-    codes: NDArray[np.uint8]
-    lengths: NDArray[np.int64]
-    focus: NDArray[np.int64]
-    levels: NDArray[np.float64]
-    level_effect: NDArray[np.float64]
-    log_dwell_effect: NDArray[np.float64]
+    references: dict[str, str]
+    junctions: dict[str, int]
     table: KmerTable
-
-    @classmethod
-    def make(cls, config: SimulateConfig) -> Design:
-        """Make the design of a configuration.
-
-        :raises InputError: the k-mer table cannot be read.
-        :raises ConfigError: the centre lies outside the table's k-mer.
-        """
-        reference_rng, pore_rng, adduct_rng = (np.random.default_rng([config.design_seed, part]) for part in range(3))
-        table, centre = _pore(config, pore_rng)
-        names = reference_names(config.num_references)
-        sequences = tuple(_reference_sequence(reference_rng) for _ in names)
-        lengths = np.array([len(sequence) for sequence in sequences], dtype=np.int64)
-        codes = np.full((len(names), int(lengths.max())), UNKNOWN_BASE, dtype=np.uint8)
-        for row, sequence in enumerate(sequences):
-            codes[row, : len(sequence)] = encode_bases(sequence)
-        kinds = list(_ANTICODONS)
-        level_effect, log_dwell_effect = _adducts(len(kinds), adduct_rng)
-        kind = np.array([kinds.index(name.split("-")[1]) for name in names])
-        return cls(
-            names=names,
-            sequences=sequences,
-            codes=codes,
-            lengths=lengths,
-            focus=lengths - len(ADAPTER_3) - 1,
-            levels=_expected_levels(codes, table, centre),
-            level_effect=level_effect[kind],
-            log_dwell_effect=log_dwell_effect[kind],
-            table=table,
-        )
+    centre: int
+    adducts: dict[str, Adduct]
 
 
-def reference_names(number: int) -> tuple[str, ...]:
-    """Return distinct tRNA names, going round the amino acids first and their anticodons next."""
-    kinds = list(_ANTICODONS)
-    names = []
-    for place in range(number):
-        lap, kind = divmod(place, len(kinds))
-        gene, anticodon = divmod(lap, len(_ANTICODONS[kinds[kind]]))
-        names.append(f"tRNA-{kinds[kind]}-{_ANTICODONS[kinds[kind]][anticodon]}-{gene + 1}-1")
-    return tuple(names)
+def make_design(config: SimulateConfig) -> Design:
+    """Draw the design of an experiment.
 
-
-def _reference_sequence(rng: np.random.Generator) -> str:
-    while True:
-        length = int(rng.integers(*_BODY_LENGTHS))
-        letters = "".join("ACGT"[code] for code in rng.integers(0, 4, length).tolist())
-        # The two stretches that nearly every tRNA shares: the D arm's start and the T arm.
-        body = f"G{letters[1:7]}TAGCTCAG{letters[15 : length - 24]}GGTTCGAATCC{letters[length - 13 :]}"
-        tail = body + "CCA" + ADAPTER_3
-        # A second motif would make the site a matter of choice.
-        if tail.count(JUNCTION_MOTIF) == 1:
-            return ADAPTER_5 + "N" + tail
-
-
-def _pore(config: SimulateConfig, rng: np.random.Generator) -> tuple[KmerTable, int]:
-    if config.kmer_table is None:
-        return synthetic_pore(rng), 0
-    table = KmerTable.load(config.kmer_table)
-    centre = DEFAULT_KMER_CENTRE if config.kmer_centre is None else config.kmer_centre
-    if centre >= table.size:
-        raise ConfigError(
-            f"The k-mer centre {centre} lies outside the {table.size}-mers of '{config.kmer_table}'.",
-            hint=f"Give --kmer-centre between 0 and {table.size - 1}.",
-        )
-    return table, centre
-
-
-def synthetic_pore(rng: np.random.Generator) -> KmerTable:
-    """Return a 5-mer table whose level belongs to the k-mer's first base: additive effects and a random part.
-
-    Levels are shifted and scaled to median 0 and 1.4826 x MAD 1 over all k-mers.
+    :raises InputError: a k-mer table that cannot be read.
+    :raises ConfigError: a k-mer centre outside the k-mer.
     """
-    size = _SYNTHETIC_KMER_SIZE
-    codes = np.arange(4**size)[:, None] // 4 ** np.arange(size - 1, -1, -1) % 4
-    levels = BASE_EFFECTS[np.arange(size), codes].astype(np.float64).sum(axis=1)
-    levels += rng.normal(0, _RANDOM_LEVEL_SD, len(levels))
+    generator = np.random.default_rng([config.design_seed, 0])
+    references, junctions = {}, {}
+    adducts: dict[str, Adduct] = {}
+    amino_acids = list(ANTICODONS)
+    common = _draw_direction(generator)
+    effects = {name: _draw_adduct(generator, common, config.effect) for name in amino_acids}
+    for number in range(config.num_references):
+        amino_acid = amino_acids[number % len(amino_acids)]
+        name = f"tRNA-{amino_acid}-{ANTICODONS[amino_acid]}-{number // len(amino_acids) + 1}-1"
+        body = _draw_body(generator, ANTICODONS[amino_acid])
+        head = f"{FIVE_PRIME_ADAPTER}N{body}CCA"
+        references[name] = head + THREE_PRIME_ADAPTER
+        junctions[name] = len(head)
+        adducts[name] = effects[amino_acid]
+    if config.kmer_table is None:
+        table, centre = synthetic_table(np.random.default_rng([config.design_seed, 1])), 0
+    else:
+        table = KmerTable.load(config.kmer_table)
+        centre = min(_TABLE_CENTRE, table.size - 1)
+    centre = centre if config.kmer_centre is None else config.kmer_centre
+    if centre >= table.size:
+        raise ConfigError(f"--kmer-centre {centre} lies outside the table's {table.size}-mers.")
+    return Design(references, junctions, table, centre, adducts)
+
+
+def _draw_adduct(generator: np.random.Generator, common: Adduct, effect: float) -> Adduct:
+    """Draw one amino acid's effect: that of the bond, which all share, and its own, by an amount of its own."""
+    strength = effect * generator.uniform(0.75, 1.35)
+    own = _draw_direction(generator)
+    return Adduct(
+        level=strength * (_COMMON_SHARE * common.level + _OWN_SHARE * own.level),
+        log_dwell=strength * (_COMMON_SHARE * common.log_dwell + _OWN_SHARE * own.log_dwell),
+    )
+
+
+def _draw_direction(generator: np.random.Generator) -> Adduct:
+    # Strongest at the junction, fading to either side.
+    profile = np.exp(-0.5 * ((ADDUCT_OFFSETS + 0.5) / 2.5) ** 2)
+    level = generator.normal(0, 1, len(profile))
+    log_dwell = generator.normal(0.4, 1, len(profile))
+    # Scaled to one length, so that no effect is invisible by chance.
+    level *= np.sqrt(len(level)) / np.linalg.norm(level)
+    log_dwell *= np.sqrt(len(log_dwell)) / np.linalg.norm(log_dwell)
+    return Adduct(level=_LEVEL_SHIFT_SD * profile * level, log_dwell=_LOG_DWELL_SHIFT_SD * profile * log_dwell)
+
+
+def _draw_body(generator: np.random.Generator, anticodon: str) -> str:
+    """Draw a tRNA body of 69 to 73 nt with paired stems, the anticodon and the usual T-loop."""
+
+    def stem(length: int) -> tuple[str, str]:
+        bases = generator.choice(list("ACGT"), length, p=[0.2, 0.3, 0.3, 0.2])
+        pair = {"A": "T", "C": "G", "G": "C", "T": "A"}
+        return "".join(bases), "".join(pair[base] for base in bases[::-1])
+
+    def loop(length: int) -> str:
+        return "".join(generator.choice(list("ACGT"), length, p=[0.3, 0.2, 0.2, 0.3]))
+
+    acceptor, d_stem, anticodon_stem, t_stem = stem(7), stem(4), stem(5), stem(5)
+    variable = loop(int(generator.integers(4, 7)))
+    d_loop = "AG" + loop(int(generator.integers(2, 5))) + "GG" + loop(2)
+    return (
+        acceptor[0] + "TA" + d_stem[0] + d_loop + d_stem[1] + "A" + anticodon_stem[0] + "CT" + anticodon + "AA"
+        + anticodon_stem[1] + variable + t_stem[0] + "TTCGAAT" + t_stem[1] + acceptor[1] + loop(1)
+    )  # fmt: skip
+
+
+def synthetic_table(generator: np.random.Generator) -> KmerTable:
+    """Draw a 5-mer table with the first base as centre: additive base effects plus a random part.
+
+    Levels are standardised to median 0 and 1.4826 x MAD of 1, so that they read like normalised signal.
+    """
+    kmers = ["".join(bases) for bases in itertools.product("ACGT", repeat=_SYNTHETIC_SIZE)]
+    additive = np.array([additive_levels(encode_bases(kmer))[0] for kmer in kmers], dtype=np.float64)
+    levels = additive + generator.normal(0, _RANDOM_LEVEL_SD, len(kmers))
     levels -= np.median(levels)
     levels /= 1.4826 * np.median(np.abs(levels))
-    letters = np.array(list("ACGT"))[codes]
-    lines = [f"{''.join(row)}\t{level:.6f}\n" for row, level in zip(letters, levels.tolist(), strict=True)]
-    text = "".join(lines).encode()
-    # The numbers as written, so that whoever reads the file has the very same pore.
-    written = np.array([float(line.split("\t")[1]) for line in lines], dtype=np.float32)
-    return KmerTable(levels=written, size=size, sha256=hashlib.sha256(text).hexdigest(), text=text)
-
-
-def _expected_levels(codes: NDArray[np.uint8], table: KmerTable, centre: int) -> NDArray[np.float64]:
-    variants = np.repeat(codes[:, None, :], 4, axis=1)
-    variants[:, :, VARIABLE_POSITION] = np.arange(4)
-    # Beyond the ends the pore sees something too; A stands for it, as in the adapter's own tail.
-    variants[variants == UNKNOWN_BASE] = 0
-    padded = np.pad(variants, ((0, 0), (0, 0), (table.size, table.size)))
-    return table.expected(padded, centre)[:, :, table.size : -table.size].astype(np.float64)
-
-
-def _adducts(number: int, rng: np.random.Generator) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Draw the effects of amino acids: one direction that all share, a part of their own, and a strength.
-
-    The strength is the distance of the charged from the uncharged mean in standard deviations of one read
-    (Mahalanobis), so that how well the states can be told apart hardly depends on the seed.
-    """
-    profile = np.exp(-np.abs(EFFECT_OFFSETS + 0.5) / _EFFECT_REACH_BASES)
-    shared = rng.normal(0, 1, (1, 2, len(EFFECT_OFFSETS)))
-    own = rng.normal(0, 1, (number, 2, len(EFFECT_OFFSETS)))
-    directions = (shared + _OWN_EFFECT_WEIGHT * own) * profile
-    # An adduct holds the molecule up rather than hurrying it on.
-    directions[:, 1] = np.abs(directions[:, 1])
-    strength = rng.uniform(*_STRENGTHS, (number, 1, 1))
-    directions *= strength / np.sqrt((directions**2).sum(axis=(1, 2), keepdims=True))
-    level_sd = np.sqrt(LEVEL_JITTER_SD**2 + SAMPLE_NOISE_SD**2 / TYPICAL_DWELL_SAMPLES)
-    return directions[:, 0] * level_sd, directions[:, 1] * LOG_DWELL_SD
+    text = "".join(f"{kmer}\t{level:.6f}\n" for kmer, level in zip(kmers, levels, strict=True))
+    return KmerTable.parse(text.encode())
