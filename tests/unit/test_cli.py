@@ -5,9 +5,13 @@ The core functions are replaced by one that records what it was given, so that n
 
 from __future__ import annotations
 
+import ast
 import dataclasses
+import inspect
 import json
 import logging
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -47,7 +51,7 @@ CORES = {
 
 LEAVES = {" ".join(path): command for path, command in commands() if not isinstance(command, click.Group)}
 
-OWN = {"help", "as_json", "config_file"}
+OWN = {"help", "as_json", "config_file", "verbose", "quiet"}
 """Options that are not the core function's business; tests of their own follow."""
 
 OPTIONS = [
@@ -73,9 +77,21 @@ def _logger_as_before():
     logger.handlers[:], logger.level, logger.propagate = before
 
 
+def signature(module, function):
+    """Return a core function's signature from its source, because importing it may cost seconds."""
+    source = ROOT.joinpath("src", *module.split(".")).with_suffix(".py").read_text(encoding="utf-8")
+    (node,) = [n for n in ast.parse(source).body if isinstance(n, ast.FunctionDef) and n.name == function]
+    required = len(node.args.args) - len(node.args.defaults)
+    assert required == len(node.args.args), "a core function has no defaults; they are the configuration's"
+    kinds = inspect.Parameter
+    parameters = [kinds(argument.arg, kinds.POSITIONAL_OR_KEYWORD) for argument in node.args.args]
+    parameters += [kinds(argument.arg, kinds.KEYWORD_ONLY) for argument in node.args.kwonlyargs]
+    return inspect.Signature(parameters)
+
+
 @pytest.fixture
 def run(monkeypatch):
-    """Return a function that runs a command line and returns what its core function was given, flat."""
+    """Return a function that runs a command line and returns what its core function was given, by parameter."""
 
     def run_command(name, *arguments):
         module, function, shortest = CORES[name]
@@ -92,16 +108,15 @@ def run(monkeypatch):
             monkeypatch.setitem(sys.modules, module, SimpleNamespace(**{function: core}))
         assert main([*name.split(), *shortest, *arguments]) == 0
         ((positional, named),) = calls
-        return positional, named
+        return signature(module, function).bind(*positional, **named).arguments
 
     return run_command
 
 
 def flat(call):
     """Return a call's arguments by name, the fields of configurations one by one."""
-    positional, named = call
     values = {}
-    for key, value in [*enumerate(positional), *named.items()]:
+    for key, value in call.items():
         if key in {"progress", "stamp"}:
             continue
         if dataclasses.is_dataclass(value):
@@ -112,7 +127,7 @@ def flat(call):
 
 
 def configurations(call):
-    return [value for value in call[0] if dataclasses.is_dataclass(value)]
+    return [value for key, value in call.items() if key != "stamp" and dataclasses.is_dataclass(value)]
 
 
 def other_value(option, default):
@@ -157,7 +172,7 @@ def test_each_option_reaches_the_core_function_and_changes_nothing_else(run, nam
         assert len(option.type.choices) == 1
         assert changed == {}
     else:
-        assert list(changed.values()) == [value]
+        assert [(key.split(".")[-1], now) for key, now in changed.items()] == [(option.name, value)]
 
 
 @pytest.mark.parametrize("name", LEAVES)
@@ -187,7 +202,7 @@ def test_a_configuration_file_reaches_every_field_and_flags_override_it(run, nam
     assert after == {**flat(before), **expected}
     flag, field = ("--workers", "workers") if "workers" in file else ("--seed", "seed")
     overridden = flat(run(name, "--config", str(path), flag, "3"))
-    assert [str(key).split(".")[-1] for key in after if after[key] != overridden[key]] == [field]
+    assert [key.split(".")[-1] for key in after if after[key] != overridden[key]] == [field]
 
 
 def test_required_values_may_come_from_the_file(run, tmp_path, monkeypatch):
@@ -202,7 +217,7 @@ def test_required_values_may_come_from_the_file(run, tmp_path, monkeypatch):
 def test_what_train_writes_down_can_be_given_back(run, tmp_path):
     first = run("model train", "--epochs", "3", "--learning-rate", "0.001", "--positive-label", "charged")
     path = tmp_path / "train.toml"
-    path.write_text(dump_toml(first[0][0]))
+    path.write_text(dump_toml(first["config"]))
     assert flat(run("model train", "--config", str(path))) == flat(first)
 
 
@@ -224,9 +239,43 @@ def test_results_are_tables_on_stdout_and_json_when_asked(run, name, capsys):
 
 
 def test_the_stamp_tells_the_command_line(run):
-    _, named = run("data merge", "--seed", "3")
-    assert named["stamp"].command == ("leech", "data", "merge", "a", "b", "-o", "out", "--seed", "3")
-    assert named["stamp"].time_utc.endswith("+00:00")
+    stamp = run("data merge", "--seed", "3")["stamp"]
+    assert stamp.command == ("leech", "data", "merge", "a", "b", "-o", "out", "--seed", "3")
+    assert stamp.time_utc.endswith("+00:00")
+
+
+def test_the_stamp_tells_settings_and_inputs(run, tmp_path, monkeypatch):
+    for name in ("reads.pod5", "reads.bam", "reference.fa"):
+        (tmp_path / name).touch()
+    monkeypatch.chdir(tmp_path)
+    stamp = run("data prepare")["stamp"]
+    assert [Path(entry.path).name for entry in stamp.inputs] == ["reads.pod5", "reads.bam", "reference.fa"]
+    assert run("data prepare")["stamp"].config_digest == stamp.config_digest
+    assert run("data prepare", "--samples-before", "7")["stamp"].config_digest != stamp.config_digest
+
+
+def test_a_reader_that_has_enough_ends_the_run_without_a_word():
+    program = (
+        "import sys; from types import SimpleNamespace; from leech.cli.main import main\n"
+        "result = SimpleNamespace(to_mapping=lambda: {}, tables=lambda: [])\n"
+        "sys.modules['leech.data.inspect'] = SimpleNamespace(inspect=lambda path: result)\n"
+        "sys.exit(main(['data', 'inspect', 'corpus', '--json']))"
+    )
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    # Buffered, as a user's Python is, so that only a flush meets the closed pipe.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    result = subprocess.run(
+        [sys.executable, "-c", program],
+        stdout=write_end,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        check=False,
+        env=environment,
+    )
+    os.close(write_end)
+    assert (result.returncode, result.stderr) == (128 + signal.SIGPIPE, "")
 
 
 def failing(monkeypatch, error):
@@ -275,6 +324,10 @@ def test_the_console_script_runs_the_same_command_line():
     [
         (["dat"], "Did you mean 'data'?"),
         (["data", "prepar"], "Did you mean 'prepare'?"),
+        (["train"], "Did you mean 'leech model train'?"),
+        (["prepar"], "Did you mean 'leech data prepare'?"),
+        (["inspect"], "Did you mean 'leech data inspect' or 'leech model inspect'?"),
+        (["data", "prepare", "-o", "out", "--pod5", "--bam", "x"], "'--pod5' needs a value"),
         (["quux"], "Commands: data, model, eval, predict, demo."),
         (["data", "prepare", "--pod", "x"], "'--pod5'"),
         (["model", "train", "--epoch", "3"], "'--epochs'"),
@@ -307,10 +360,13 @@ def test_what_was_asked_for_is_exit_code_0_on_stdout(capsys, words):
     assert (__version__ if words == ["--version"] else "Usage:") in output.out
 
 
+@pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize(("flag", "level"), [(None, "INFO"), ("-v", "DEBUG"), ("--quiet", "WARNING")])
-def test_verbose_and_quiet_set_the_level(run, monkeypatch, flag, level):
+def test_verbose_and_quiet_set_the_level(monkeypatch, late, flag, level):
     monkeypatch.setitem(sys.modules, "leech.data.inspect", SimpleNamespace(inspect=lambda _: Result()))
-    assert main([*([flag] if flag else []), "data", "inspect", "corpus"]) == 0
+    flags = [flag] if flag else []
+    words = ["data", "inspect", "corpus"]
+    assert main([*words, *flags] if late else [*flags, *words]) == 0
     assert logger.level == getattr(logging, level)
 
 

@@ -27,10 +27,11 @@ def simulate(
 
     Two runs of the same --design-seed share molecules and pore; --seed makes the reads.
     """
+    (config,) = collect([SimulateConfig], given, config_file)
+
     from leech.data.simulate.write import simulate as run
 
-    progress, stamp = session.start()
-    (config,) = collect([SimulateConfig], given, config_file)
+    progress, stamp = session.start([config], [config.kmer_table, config_file])
     session.show(run(config, output, force=force, stamp=stamp, progress=progress), as_json=as_json)
 
 
@@ -48,10 +49,12 @@ def prepare(
     The site is a base at --motif-offset from a motif in the reference. Reads are not filtered by how they align at the
     site; every record that gives no chunk is counted under its reason.
     """
+    sources, recipe, config = collect([ReadSources, Recipe, PrepareConfig], given, config_file)
+
     from leech.data.prepare import prepare as run
 
-    progress, stamp = session.start()
-    sources, recipe, config = collect([ReadSources, Recipe, PrepareConfig], given, config_file)
+    inputs = [*sources.pod5, sources.bam, sources.reference, config.kmer_table, config_file]
+    progress, stamp = session.start([sources, recipe, config], inputs)
     result = run(sources, recipe, config, output, force=force, progress=progress, stamp=stamp)
     session.show(result, as_json=as_json)
 
@@ -70,10 +73,11 @@ def merge(
     Splits are made by parent read, stratified by label, and depend on ids and seed alone. The corpora stay where they are;
     moving them together with the merged one is fine.
     """
+    (config,) = collect([MergeConfig], given)
+
     from leech.data.compose import merge as run
 
-    _, stamp = session.start()
-    (config,) = collect([MergeConfig], given)
+    _, stamp = session.start([config], corpora)
     session.show(run(corpora, config, output, force=force, stamp=stamp), as_json=as_json)
 
 

@@ -22,8 +22,9 @@ def demo(session: Session, /, output: Path, force: bool, as_json: bool, **given:
 
     Takes about two minutes on two cores. Every step is one that the other commands offer.
     """
+    (config,) = collect([DemoConfig], given)
+
     from leech.demo import run_demo
 
-    progress, stamp = session.start()
-    (config,) = collect([DemoConfig], given)
+    progress, stamp = session.start([config])
     session.show(run_demo(config, output, force=force, progress=progress, stamp=stamp), as_json=as_json)

@@ -21,8 +21,9 @@ from leech.evaluation.config import EvalConfig
 @click.pass_obj
 def test(session: Session, /, model: Path, data: Path, output: Path, force: bool, as_json: bool, **given: Any) -> None:
     """Score a model on chunks whose label is known, and say how good it is, per reference too."""
+    (config,) = collect([EvalConfig], given)
+
     from leech.evaluation.evaluate import evaluate as run
 
-    progress, stamp = session.start()
-    (config,) = collect([EvalConfig], given)
+    progress, stamp = session.start([config], [model, data])
     session.show(run(model, data, config, output, force=force, progress=progress, stamp=stamp), as_json=as_json)

@@ -7,6 +7,7 @@ options and body are in the file of its group. Invariants: the only place that t
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import importlib
 import os
@@ -62,6 +63,8 @@ class LazyGroup(click.Group):
         module, attribute = place.split(":")
         command = getattr(importlib.import_module(module), attribute)
         assert isinstance(command, click.Command)
+        if not any(option.name == "verbose" for option in command.params):
+            command.params += [_late("-v", "--verbose"), _late("-q", "--quiet")]
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -76,10 +79,28 @@ class LazyGroup(click.Group):
         name = args[0]
         command = self.get_command(ctx, name)
         if command is None:
-            close = difflib.get_close_matches(name, self.list_commands(ctx), n=1)
-            hint = f"Did you mean '{close[0]}'?" if close else f"Commands: {', '.join(self.list_commands(ctx))}."
-            ctx.fail(f"No such command '{name}'. {hint}")
+            ctx.fail(f"No such command '{name}'. {self._hint(ctx, name)}")
         return name, command, args[1:]
+
+    def _hint(self, ctx: click.Context, name: str) -> str:
+        """Say which command was meant: the nearest here, or one of that name in another group."""
+        close = difflib.get_close_matches(name, self.list_commands(ctx), n=1)
+        if close:
+            return f"Did you mean '{close[0]}'?"
+        elsewhere = [f"{group} {command}".strip() for group, commands in COMMANDS.items() for command in commands]
+        nearest = difflib.get_close_matches(name, [path.split()[-1] for path in elsewhere], n=1)
+        meant = [f"'leech {path}'" for path in elsewhere if path.split()[-1] in nearest]
+        return f"Did you mean {' or '.join(meant)}?" if meant else f"Commands: {', '.join(self.list_commands(ctx))}."
+
+
+def _late(*flags: str) -> click.Option:
+    """Return a hidden switch by which a command takes a flag of ``leech`` after its own name too."""
+
+    def switch(ctx: click.Context, option: click.Parameter, value: bool) -> None:
+        if value:
+            ctx.obj = dataclasses.replace(ctx.obj, **{str(option.name): True})
+
+    return click.Option(flags, is_flag=True, hidden=True, expose_value=False, callback=switch)
 
 
 @click.group(cls=LazyGroup, name="", context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=True)
@@ -105,6 +126,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with leech.make_context("leech", list(arguments), obj=["leech", *arguments]) as ctx:
             leech.invoke(ctx)
+        # A closed pipe must show itself here, not when Python flushes at exit.
+        sys.stdout.flush()
     except click.exceptions.Exit as done:
         return done.exit_code
     except click.UsageError as error:

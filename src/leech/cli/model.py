@@ -26,10 +26,11 @@ def train(
 
     Training stops early by the validation AUROC, whose best state is kept. The folder alone is enough to predict.
     """
+    (config,) = collect([TrainConfig], given, config_file)
+
     from leech.training.train import train as run
 
-    progress, stamp = session.start()
-    (config,) = collect([TrainConfig], given, config_file)
+    progress, stamp = session.start([config], [data, config_file])
     session.show(run(config, data, output, force=force, progress=progress, stamp=stamp), as_json=as_json)
 
 

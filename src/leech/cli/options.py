@@ -138,6 +138,8 @@ class ManyValues(click.Command):
         for place, argument in enumerate(args):
             if argument.startswith("-") and argument != "-":
                 name = argument.split("=", 1)[0]
+                if current is not None and args[place - 1] == current:
+                    ctx.fail(f"Option '{current}' needs a value, and '{argument}' is another option.")
                 current = name if name in flags else None
             elif current is not None and (args[place - 1] != current):
                 expanded.append(current)

@@ -30,9 +30,11 @@ def predict(
     Every record comes out again, in order and with its tags; called ones carry cl = round(255 * P(positive)). Reads that
     cannot be called are counted under their reason.
     """
+    sources, config = collect([ReadSources, PredictConfig], given, config_file)
+
     from leech.prediction.predict import predict as run
 
-    progress, stamp = session.start()
-    sources, config = collect([ReadSources, PredictConfig], given, config_file)
+    inputs = [model, *sources.pod5, sources.bam, sources.reference, config_file]
+    progress, stamp = session.start([sources, config], inputs)
     result = run(model, sources, config, output, force=force, progress=progress, stamp=stamp)
     session.show(result, as_json=as_json)

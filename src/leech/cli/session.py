@@ -10,6 +10,7 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -35,16 +36,22 @@ class Session:
     verbose: bool
     quiet: bool
 
-    def start(self) -> tuple[Progress, Stamp]:
-        """Set up logging, and return the progress display and the stamp of this run."""
+    def start(self, config: Sequence[Any] = (), inputs: Sequence[Path | None] = ()) -> tuple[Progress, Stamp]:
+        """Set up logging, and return the progress display and the stamp of this run.
+
+        :param config: the configuration values of the run.
+        :param inputs: what the run reads; None stands for an input not given.
+        """
         from datetime import datetime, timezone
 
+        from leech.config import to_mapping
         from leech.console import choose_progress, set_up_logging
         from leech.provenance import Stamp
 
         set_up_logging(verbose=self.verbose, quiet=self.quiet)
         now = datetime.now(timezone.utc).isoformat(timespec="seconds")
-        return choose_progress(quiet=self.quiet), Stamp.make(self.argv, now)
+        settings = {type(value).__name__: to_mapping(value) for value in config} or None
+        return choose_progress(quiet=self.quiet), Stamp.make(self.argv, now, config=settings, inputs=inputs)
 
     def show(self, result: Result, *, as_json: bool) -> None:
         """Print a result to stdout."""

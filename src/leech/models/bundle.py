@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from leech.config import build, to_mapping
 from leech.console import Table
 from leech.data.recipe import Recipe
-from leech.errors import InputError, LeechError, MismatchError
+from leech.errors import ConfigError, InputError, LeechError, MismatchError
 
 if TYPE_CHECKING:
     from torch import nn
@@ -30,6 +30,8 @@ WEIGHTS = "model.safetensors"
 DESCRIPTION = "model.json"
 DEFAULT_THRESHOLD_CL = 200
 
+_DAMAGED = "The description was edited or damaged; use the original model."
+
 
 @dataclass(frozen=True)
 class OperatingPoint:
@@ -39,8 +41,8 @@ class OperatingPoint:
     source: str = "default"
 
     def __post_init__(self) -> None:
-        if not 0 <= self.threshold_cl <= 255:
-            raise ValueError(f"threshold_cl {self.threshold_cl} must lie between 0 and 255")
+        if not 1 <= self.threshold_cl <= 255:
+            raise ValueError(f"threshold_cl {self.threshold_cl} must lie between 1 and 255")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +120,7 @@ def save_bundle(bundle: ModelBundle, network: nn.Module, folder: Path) -> None:
 
 
 def read_bundle(folder: Path) -> ModelBundle:
-    """Read and check ``model.json``.
+    """Read and check ``model.json``, without torch; whether its network can be built is for :func:`load_bundle` to find out.
 
     :raises InputError: no complete model there, or one of another format or version.
     :raises MismatchError: a recipe that this version of leech would carry out differently.
@@ -140,16 +142,14 @@ def read_bundle(folder: Path) -> ModelBundle:
             f"Model '{folder}' has schema version {content.get('schema_version')}; this leech reads {SCHEMA_VERSION}.",
             hint="Train it again with this version of leech.",
         )
-    from leech.models.spec import parse_spec
+    from leech.models.spec import parse_form
 
     try:
         document = build(_Document, content, source=str(path))
         recipe = build(Recipe, document.recipe, source=str(path))
-        spec = parse_spec(document.architecture, source=str(path))
+        spec = parse_form(document.architecture, source=str(path))
     except LeechError as error:
-        raise InputError(
-            error.message, hint="The description was edited or damaged; use the original model."
-        ) from error
+        raise InputError(error.message, hint=_DAMAGED) from error
     if recipe.digest() != document.recipe_digest:
         raise MismatchError(
             f"Model '{folder}' was trained on chunks cut by a recipe that this version of leech would carry out "
@@ -171,6 +171,7 @@ def read_bundle(folder: Path) -> ModelBundle:
 def load_bundle(folder: Path) -> LoadedModel:
     """Read a model and its weights.
 
+    :raises InputError: as :func:`read_bundle`, unreadable weights, or a network that cannot be built.
     :raises MismatchError: weights that are not those of the described network, named with expected and found.
     """
     from safetensors import SafetensorError
@@ -184,7 +185,10 @@ def load_bundle(folder: Path) -> LoadedModel:
         state = load(path.read_bytes())
     except (OSError, SafetensorError) as error:
         raise InputError(f"Cannot read weights '{path}': {error}.", hint="Copy the model folder again.") from error
-    network = build_network(bundle.spec, bundle.recipe)
+    try:
+        network = build_network(bundle.spec, bundle.recipe)
+    except ConfigError as error:
+        raise InputError(f"'{folder / DESCRIPTION}': {error.message}", hint=_DAMAGED) from error
     expected = network.state_dict()
     wrong = [f"'{name}' is missing" for name in expected if name not in state]
     wrong += [f"'{name}' is not part of the network" for name in state if name not in expected]

@@ -24,6 +24,17 @@ def charging_likelihood(probability: NDArray[np.float64]) -> NDArray[np.uint8]:
     return np.rint(255 * np.asarray(probability, dtype=np.float64)).astype(np.uint8)
 
 
+def is_positive(likelihood: NDArray[np.uint8], threshold_cl: int) -> NDArray[np.bool_]:
+    """Return which ``cl`` are called positive: those at the threshold and above."""
+    return np.asarray(likelihood) >= threshold_cl
+
+
+def probabilities(logits: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return float64 probabilities of raw logits: P(positive) (n,) of one logit (n, 1), all classes (n, K) of K > 1."""
+    logits = np.asarray(logits, dtype=np.float64)
+    return sigmoid(logits[:, 0]) if logits.shape[1] == 1 else softmax(logits)
+
+
 def softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return class probabilities (n, K) of raw logits (n, K)."""
     shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
@@ -69,4 +80,4 @@ class Predictor:
 
     def positive_probability(self, inputs: Inputs) -> NDArray[np.float64]:
         """Return P(positive) of each chunk by a network with one logit, float64 (n,)."""
-        return sigmoid(self.logits(inputs)[:, 0])
+        return probabilities(self.logits(inputs)[:, :1])

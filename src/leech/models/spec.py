@@ -2,7 +2,8 @@
 
 Hides: the TOML's form, name checks, and the shapes that flow from layer to layer. Belongs here: building; what layers do is
 in ``layers.py``. Invariants: a description says everything about a network but its weights, and a model folder stores it
-whole; equal descriptions, recipes and seeds give equal first weights.
+whole; equal descriptions, recipes and seeds give equal first weights. torch is imported where names of layers are looked
+up and networks are built, so that what a model folder says can be read without it.
 """
 
 from __future__ import annotations
@@ -12,15 +13,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from importlib import resources
 from pathlib import Path
-from typing import Any, get_type_hints
-
-import torch
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from leech.config import build, load_toml, nearest, to_mapping
 from leech.data.recipe import CONTEXT_BASES, Recipe
 from leech.errors import ConfigError, MismatchError
-from leech.models.layers import LAYERS, Layer, Shape
-from leech.models.network import KMER_CHANNELS, Branch, Network
+
+if TYPE_CHECKING:
+    from leech.models.layers import Layer, Shape
+    from leech.models.network import Network
 
 INPUTS = ("signal", "signal_kmer", "base_onehot", "features")
 """What a branch can be fed with beside earlier branches."""
@@ -89,7 +90,24 @@ def load_architecture(name_or_path: str) -> ArchitectureSpec:
 def parse_spec(content: Mapping[str, Any], source: str) -> ArchitectureSpec:
     """Check a description read from TOML or JSON.
 
-    :raises ConfigError: unknown keys, layers or inputs, with the nearest right name.
+    :raises ConfigError: unknown keys, layers, features or inputs, with the nearest right name.
+    """
+    # Imported here: the channels bring the decoder of POD5 with them.
+    from leech.data.features import FEATURES
+
+    spec = parse_form(content, source)
+    for name in spec.features:
+        _require_known(name, list(FEATURES), f"Architecture '{source}': unknown feature channel '{name}'.")
+    for branch in spec.branches:
+        for position, layer in enumerate(branch.layers):
+            _require_layer(layer, f"Architecture '{source}', branch '{branch.name}', layer {position}")
+    return spec
+
+
+def parse_form(content: Mapping[str, Any], source: str) -> ArchitectureSpec:
+    """Check all of a description but the names of layers and features, which takes no torch.
+
+    :raises ConfigError: unknown keys or inputs, with the nearest right name.
     """
     _require_branch_keys(content, source)
     spec = build(ArchitectureSpec, content, source=f"architecture '{source}'")
@@ -104,16 +122,18 @@ def parse_spec(content: Mapping[str, Any], source: str) -> ArchitectureSpec:
             raise ConfigError(f"{where}: needs at least one input and one layer.")
         for name in branch.inputs:
             _require_known(name, known, f"{where}: unknown input '{name}'.")
-        for position, layer in enumerate(branch.layers):
-            _require_known(
-                str(layer.get("layer", "")),
-                list(LAYERS),
-                f"{where}, layer {position}: unknown layer '{layer.get('layer', '')}'.",
-            )
         known.append(branch.name)
     if not spec.branches:
         raise ConfigError(f"Architecture '{source}' has no branches.")
     return spec
+
+
+def _require_layer(description: Mapping[str, Any], where: str) -> type[Layer]:
+    from leech.models.layers import LAYERS
+
+    name = str(description.get("layer", ""))
+    _require_known(name, list(LAYERS), f"{where}: unknown layer '{name}'.")
+    return LAYERS[name]
 
 
 def _require_branch_keys(content: Mapping[str, Any], source: str) -> None:
@@ -138,6 +158,11 @@ def build_network(spec: ArchitectureSpec, recipe: Recipe, *, num_classes: int = 
     :raises ConfigError: a layer that cannot be built, named with branch, position and options; less than two classes.
     :raises MismatchError: a recipe whose windows do not hold the network's base axis.
     """
+    import torch
+
+    from leech.models.layers import Shape
+    from leech.models.network import KMER_CHANNELS, Branch, Network
+
     if num_classes < 2:
         raise ConfigError(
             f"Architecture '{spec.name}': cannot tell {num_classes} classes apart; at least 2 are needed."
@@ -197,6 +222,8 @@ def _base_axis(spec: ArchitectureSpec, recipe: Recipe) -> tuple[slice, slice]:
 
 
 def _joined(shapes: list[Shape], where: str) -> Shape:
+    from leech.models.layers import Shape
+
     first = shapes[0]
     for shape in shapes[1:]:
         if (shape.axis, shape.length, shape.stride) != (first.axis, first.length, first.stride):
@@ -212,7 +239,7 @@ def _build_layer(
     description: Mapping[str, Any], shape: Shape, spec: ArchitectureSpec, recipe: Recipe, where: str
 ) -> Layer:
     options = {key: value for key, value in description.items() if key != "layer"}
-    cls = LAYERS[description["layer"]]
+    cls = _require_layer(description, where)
     where = f"{where} ('{description['layer']}' with {options})"
     # What the recipe and the base axis decide is filled in; the description says only what is the network's own.
     decided = {"num_bases": spec.num_bases, "focus": -spec.base_start, "num_samples": recipe.num_samples}

@@ -43,7 +43,7 @@ class Molecule:
     :ivar used: ADC samples of the bases, in time.
     :ivar tail: ADC samples behind.
     :ivar speed: relative to the mean; 2 is twice as fast.
-    :ivar oracle_logit: log likelihood ratio charged to uncharged of its signal around the junction, all parameters known.
+    :ivar signal_logit: log likelihood ratio charged to uncharged of its signal around the junction, all parameters known.
     """
 
     reference: str
@@ -55,7 +55,7 @@ class Molecule:
     used: NDArray[np.int16]
     tail: NDArray[np.int16]
     speed: float
-    oracle_logit: float
+    signal_logit: float
 
     @property
     def raw(self) -> NDArray[np.int16]:
@@ -138,3 +138,12 @@ def oracle_logit(
     peak = per_strength.max()
     weights = _WEIGHTS / _WEIGHTS.sum()
     return float(peak + np.log(np.sum(weights * np.exp(per_strength - peak))))
+
+
+def indel_logit(has_indel: bool, rate_charged: float, rate_uncharged: float) -> float:
+    """Return the log likelihood ratio charged to uncharged of an indel, or of none, across the junction.
+
+    Rates are kept off 0 and 1, where a single read would be certain.
+    """
+    charged, uncharged = (min(max(rate, 1e-3), 1 - 1e-3) for rate in (rate_charged, rate_uncharged))
+    return float(np.log(charged / uncharged) if has_indel else np.log((1 - charged) / (1 - uncharged)))

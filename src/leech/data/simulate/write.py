@@ -30,6 +30,7 @@ from leech.data.simulate.molecules import (
     SAMPLE_RATE,
     Molecule,
     draw_molecules,
+    indel_logit,
 )
 from leech.data.simulate.oracle import oracle_auroc
 from leech.provenance import Stamp, atomic_folder
@@ -276,6 +277,8 @@ class _Library:
         first = offset + len(molecule.leader)
         # Sequence direction to time: [a, b) of n used samples becomes [n - b, n - a).
         end, start = (first + int(molecule.edges[-1] - molecule.edges[place]) for place in (focus, focus + 1))
+        # The alignment is seen by whoever reads the BAM, so the best judge knows it too.
+        logit = molecule.signal_logit + indel_logit(indel, self.config.indel_charged, self.config.indel_uncharged)
         cells = (
             read_id,
             parent,
@@ -283,7 +286,7 @@ class _Library:
             int(molecule.charged),
             int(in_pod5),
             int(indel),
-            f"{molecule.oracle_logit:.6g}",
+            f"{logit:.6g}",
             f"{molecule.speed:.4f}",
             start,
             end,
