@@ -19,8 +19,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from leech.evaluation.evaluate import score
-from leech.models.bundle import load_bundle
 from sklearn.metrics import roc_auc_score
 
 from leech.config import build
@@ -31,6 +29,8 @@ from leech.data.corpus import SPLITS, Corpus, write_array
 from leech.data.manifest import write_manifest
 from leech.data.prepare import prepare
 from leech.data.recipe import Recipe
+from leech.evaluation.evaluate import score
+from leech.models.bundle import load_bundle
 from leech.provenance import Stamp
 from leech.training.config import TrainConfig
 from leech.training.train import train

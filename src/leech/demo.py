@@ -71,6 +71,7 @@ def run_demo(config: DemoConfig, output: Path, *, force: bool, progress: Progres
     """
     with atomic_folder(output, force=force) as work:
         figures = _run(config, work, progress, stamp)
+        stamp.write(work)
     names = {
         "charged reads": "charged",
         "uncharged reads": "uncharged",

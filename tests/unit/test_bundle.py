@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -179,7 +181,6 @@ def test_a_description_that_is_none_is_refused_by_file(model: Path, text: str) -
         (lambda m: m["operating_point"].update(threshold_cl=0), "threshold_cl 0 must lie between 1 and 255"),
         (lambda m: m.update(calibration={}), "'calibration'"),
         (lambda m: m["recipe"].update(samples_beyond=3), "unknown key 'samples_beyond'"),
-        (lambda m: m["architecture"]["branches"][0]["layers"][0].update(layer="sinc"), "unknown layer 'sinc'"),
         (lambda m: m["architecture"]["branches"][0].update(activation="relu"), "unknown key 'activation'"),
     ],
 )
@@ -191,6 +192,31 @@ def test_a_description_that_was_edited_is_refused_in_words(
         read_bundle(model)
     assert words in caught.value.message
     assert str(model) in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"layer": "sinc"}, "branch 'signal_branch', layer 0: unknown layer 'sinc'"),
+        ({"kernel": -1}, "branch 'signal_branch', layer 0 ('convolution' with"),
+    ],
+)
+def test_a_described_network_that_cannot_be_built_is_refused_with_the_file(
+    model: Path, change: dict[str, Any], words: str
+) -> None:
+    edit(model, lambda m: m["architecture"]["branches"][0]["layers"][0].update(change))
+    with pytest.raises(InputError) as caught:
+        load_bundle(model)
+    assert words in caught.value.message
+    assert str(model / "model.json") in caught.value.message
+
+
+def test_the_description_is_read_without_torch(model: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from leech.models.bundle import read_bundle; "
+        "bundle = read_bundle(Path(sys.argv[1])); assert bundle.positive_label == 'charged'; assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code, str(model)], check=True, timeout=60)
 
 
 def test_a_recipe_that_means_something_else_now_is_refused_with_both_digests(model: Path) -> None:

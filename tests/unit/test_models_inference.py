@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from leech.data.batches import Inputs
 from leech.errors import LeechError
-from leech.models.inference import Predictor, charging_likelihood, sigmoid, softmax
+from leech.models.inference import Predictor, charging_likelihood, is_positive, probabilities, sigmoid, softmax
 from leech.models.spec import build_network, load_architecture
 from random_inputs import make_recipe, random_inputs
 
@@ -46,6 +46,17 @@ def test_the_softmax_is_exact_and_does_not_overflow() -> None:
 def test_the_softmax_of_two_classes_is_the_sigmoid_of_their_difference() -> None:
     logits = np.random.default_rng(0).normal(0, 3, (50, 2))
     np.testing.assert_allclose(softmax(logits)[:, 1], sigmoid(logits[:, 1] - logits[:, 0]), rtol=1e-12)
+
+
+def test_one_logit_gives_the_probability_of_the_positive_and_more_give_all_classes() -> None:
+    assert probabilities(np.array([[0.0], [np.log(9)]])).tolist() == pytest.approx([0.5, 0.9])
+    several = probabilities(np.array([[np.log(1), np.log(2), np.log(7)]]))
+    np.testing.assert_allclose(several, [[0.1, 0.2, 0.7]], rtol=1e-14)
+    assert probabilities(np.zeros((2, 1), dtype=np.float32)).dtype == np.float64
+
+
+def test_a_likelihood_at_the_threshold_is_positive() -> None:
+    assert is_positive(np.array([0, 199, 200, 255], dtype=np.uint8), 200).tolist() == [False, False, True, True]
 
 
 def test_a_charging_likelihood_is_255_times_p_rounded_to_even() -> None:

@@ -189,6 +189,7 @@ def _with_other_base(sequence: torch.Tensor, column: int) -> torch.Tensor:
     ("edit", "words", "hint"),
     [
         (lambda m: m.update(base_strat=-2), "unknown key 'base_strat'", "Did you mean 'base_start'?"),
+        (lambda m: m.update(features=["log_dwel"]), "unknown feature channel 'log_dwel'", "Did you mean 'log_dwell'?"),
         (lambda m: m["branches"][0].update(input=["signal"]), "unknown key 'input'", "Did you mean 'inputs'?"),
         (
             lambda m: m["branches"][0]["layers"][0].update(layer="convolutoin"),

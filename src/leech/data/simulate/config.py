@@ -38,7 +38,11 @@ class SimulateConfig:
         0.52, minimum=0.0, maximum=1.0, help="Share of charged reads with an indel across the junction."
     )
     indel_uncharged: float = knob(
-        0.024, minimum=0.0, maximum=1.0, help="Share of uncharged reads with an indel across the junction."
+        0.024,
+        minimum=0.0,
+        maximum=1.0,
+        help="The same of uncharged reads, at most that of charged ones; an indel comes from the signal, so shares that the "
+        "signal cannot tell apart are met as closely as they can be.",
     )
     split_fraction: float = knob(
         0.02, minimum=0.0, maximum=1.0, help="Share of molecules that lie two to a POD5 read (tags pi and sp)."
@@ -52,3 +56,10 @@ class SimulateConfig:
     )
     duplicate_fraction: float = knob(0.005, minimum=0.0, maximum=1.0, help="Records written twice, per molecule.")
     unmapped_fraction: float = knob(0.01, minimum=0.0, maximum=1.0, help="Unmapped records per molecule.")
+
+    def __post_init__(self) -> None:
+        if self.indel_uncharged > self.indel_charged:
+            raise ValueError(
+                f"indel_uncharged {self.indel_uncharged:g} exceeds indel_charged {self.indel_charged:g}; "
+                "it is the bend of a charged read that makes a basecaller stumble"
+            )

@@ -28,6 +28,7 @@ _SPEED_SD = 0.2
 _LEVEL_JITTER_SD = 0.2
 _NOISE_SD = 0.22
 _HETEROGENEITY_SD = 0.3
+_INDEL_FIT_MOLECULES = 1000
 _TRUNCATED = 0.2
 """Share of molecules that lack some of their 5' end."""
 
@@ -140,10 +141,38 @@ def oracle_logit(
     return float(peak + np.log(np.sum(weights * np.exp(per_strength - peak))))
 
 
-def indel_logit(has_indel: bool, rate_charged: float, rate_uncharged: float) -> float:
-    """Return the log likelihood ratio charged to uncharged of an indel, or of none, across the junction.
+@dataclass(frozen=True)
+class IndelModel:
+    """How likely an indel across the junction is, given the signal: ``height`` where the logit exceeds ``threshold``.
 
-    Rates are kept off 0 and 1, where a single read would be certain.
+    A basecaller knows nothing but the signal, so an indel may tell no more than the signal does, or a classifier could
+    beat the oracle. The two numbers are such that the rates in charged and uncharged molecules are those asked for.
     """
-    charged, uncharged = (min(max(rate, 1e-3), 1 - 1e-3) for rate in (rate_charged, rate_uncharged))
-    return float(np.log(charged / uncharged) if has_indel else np.log((1 - charged) / (1 - uncharged)))
+
+    threshold: float
+    height: float
+
+    @classmethod
+    def fit(cls, design: Design, rate_charged: float, rate_uncharged: float) -> IndelModel:
+        """Find the model by simulating molecules of both states; depends on the design alone."""
+        generator = np.random.default_rng(_INDEL_FIT_MOLECULES)
+        names = [list(design.references)[place % len(design.references)] for place in range(_INDEL_FIT_MOLECULES)]
+        charged, uncharged = (
+            np.array([m.signal_logit for m in draw_molecules(generator, design, names, np.full(len(names), state))])
+            for state in (True, False)
+        )
+        best = cls(-np.inf, max(rate_charged, rate_uncharged))
+        closest = np.inf
+        for threshold in np.append(-np.inf, np.sort(np.concatenate([charged, uncharged]))):
+            above_charged, above_uncharged = (charged > threshold).mean(), (uncharged > threshold).mean()
+            if above_charged == 0:
+                break
+            height = min(rate_charged / above_charged, 1.0)
+            miss = abs(height * above_charged - rate_charged) + abs(height * above_uncharged - rate_uncharged)
+            if miss < closest:
+                best, closest = cls(float(threshold), float(height)), miss
+        return best
+
+    def chance(self, molecule: Molecule) -> float:
+        """Return the probability of an indel across this molecule's junction."""
+        return self.height if molecule.signal_logit > self.threshold else 0.0

@@ -28,9 +28,9 @@ from leech.data.simulate.molecules import (
     CALIBRATION_OFFSET,
     CALIBRATION_SCALE,
     SAMPLE_RATE,
+    IndelModel,
     Molecule,
     draw_molecules,
-    indel_logit,
 )
 from leech.data.simulate.oracle import oracle_auroc
 from leech.provenance import Stamp, atomic_folder
@@ -139,6 +139,7 @@ class _Library:
     def __post_init__(self) -> None:
         self._generator = np.random.default_rng([self.config.seed, 1])
         self._names = list(self.design.references)
+        self._indels = IndelModel.fit(self.design, self.config.indel_charged, self.config.indel_uncharged)
         self._header = pysam.AlignmentHeader.from_dict(
             {
                 "HD": {"VN": "1.6", "SO": "unsorted"},
@@ -173,8 +174,7 @@ class _Library:
         molecules = draw_molecules(generator, self.design, names, charged)
         waiting: list[tuple[Molecule, Basecall, bool]] = []
         for molecule in molecules:
-            chance = config.indel_charged if molecule.charged else config.indel_uncharged
-            indel = bool(generator.random() < chance)
+            indel = bool(generator.random() < self._indels.chance(molecule))
             junction = self.design.junctions[molecule.reference] - molecule.first
             called = (molecule, basecall(generator, molecule, junction, indel), indel)
             # Half as many pairs as split molecules: each pair takes the one that follows too.
@@ -277,8 +277,6 @@ class _Library:
         first = offset + len(molecule.leader)
         # Sequence direction to time: [a, b) of n used samples becomes [n - b, n - a).
         end, start = (first + int(molecule.edges[-1] - molecule.edges[place]) for place in (focus, focus + 1))
-        # The alignment is seen by whoever reads the BAM, so the best judge knows it too.
-        logit = molecule.signal_logit + indel_logit(indel, self.config.indel_charged, self.config.indel_uncharged)
         cells = (
             read_id,
             parent,
@@ -286,7 +284,7 @@ class _Library:
             int(molecule.charged),
             int(in_pod5),
             int(indel),
-            f"{logit:.6g}",
+            f"{molecule.signal_logit:.6g}",
             f"{molecule.speed:.4f}",
             start,
             end,
