@@ -22,6 +22,7 @@ OPTIONS: dict[str, list[tuple[Shape, dict[str, Any]]]] = {
     ],
     "residual": [(SAMPLES, {"kernel": 3, "dilation": 2, "dropout": 0.1}), (BASES, {"kernel": 3})],
     "dropout": [(BASES, {"probability": 0.5}), (VECTOR, {"probability": 0.5})],
+    "jitter": [(BASES, {"sd": 0.5}), (VECTOR, {"sd": 0.5})],
     "pool_bases": [
         (SAMPLES, {"num_bases": 5, "focus": 2, "num_samples": 100}),
         (SAMPLES, {"num_bases": 5, "focus": 2, "num_samples": 100, "spread": True}),
@@ -30,6 +31,9 @@ OPTIONS: dict[str, list[tuple[Shape, dict[str, Any]]]] = {
     "summary": [(SAMPLES, {"attention": False}), (BASES, {"attention": True})],
     "linear": [(VECTOR, {"channels": 3})],
 }
+
+NOISE = {"dropout", "jitter"}
+"""Layers that mean the same on every axis, and refuse none."""
 
 CASES = [
     pytest.param(name, shape, options, id=f"{name}-{number}")
@@ -108,7 +112,7 @@ def test_without_training_there_is_no_noise(name: str, shape: Shape, options: di
     assert torch.equal(torch.get_rng_state(), before)
 
 
-@pytest.mark.parametrize("name", [name for name in OPTIONS if name != "dropout"])  # Noise means the same on every axis.
+@pytest.mark.parametrize("name", [name for name in OPTIONS if name not in NOISE])
 def test_a_layer_refuses_an_axis_that_none_of_its_rows_uses(name: str) -> None:
     refused = [
         shape for shape in (SAMPLES, BASES, VECTOR) if shape.axis not in {case.axis for case, _ in OPTIONS[name]}

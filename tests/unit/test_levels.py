@@ -46,7 +46,7 @@ def test_the_order_of_rows_does_not_matter(tmp_path):
     [
         "",
         table_text(TWO_MERS[:-1]),
-        table_text(TWO_MERS[:-1] + ["AA"]),
+        table_text([*TWO_MERS[:-1], "AA"]),
         table_text().replace("0.5", "nan", 1),
         table_text().replace("0.5", "high", 1),
         table_text().replace("AC", "AX", 1),

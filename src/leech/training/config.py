@@ -48,6 +48,12 @@ class TrainConfig:
         "balanced", help="Whether both classes weigh the same in the loss, or every chunk does."
     )
     label_smoothing: float = knob(0.0, minimum=0.0, maximum=0.9, help="Certainty taken from the labels.")
+    noise: float = knob(
+        0.2,
+        minimum=0.0,
+        maximum=10.0,
+        help="Noise on signal and features in training, in standard deviations of the normalised signal.",
+    )
     average_decay: float = knob(
         0.99,
         minimum=0.0,

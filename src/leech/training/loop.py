@@ -2,8 +2,8 @@
 
 Hides: the order of a step, when to evaluate, when to stop. Belongs here: what is the same for every objective; what is
 learnt, from which rows, and how it is judged is a :class:`Task` (``task.py``), so that no label is known here. Invariants:
-batch b of an epoch holds rows that depend on (seed, epoch, batch size) alone; randomness inside a step depends on (seed,
-step) alone; a loss that is not finite ends the run before it reaches the weights; on the CPU the same configuration and
+batch b of an epoch holds rows that depend on (seed, epoch, batch size) alone; noise on inputs depends on (seed, epoch, row)
+and dropout on (seed, step) alone; a loss that is not finite ends the run before it reaches the weights; on the CPU the same configuration and
 data give the same bits.
 """
 
@@ -23,6 +23,7 @@ from torch import nn
 from leech.data.batches import Batch, Inputs, iterate_batches
 from leech.data.corpus import Corpus
 from leech.errors import LeechError
+from leech.training.augment import add_noise
 from leech.training.checkpoints import Judgement, Kept
 from leech.training.config import TrainConfig
 from leech.training.losses import LossSum
@@ -157,7 +158,7 @@ def fit(
     tally = _Tally(started)
     for epoch in range(plan.epochs):
         for batch in iterate_batches(task.corpus, task.epoch_rows(epoch), plan.batch_size, task.features):
-            loss, weight = stepper.take(batch)
+            loss, weight = stepper.take(batch, epoch)
             tally.add(len(batch.rows), loss, weight)
             on_step(len(batch.rows), loss / weight)
         if epoch + 1 < plan.epochs and (epoch + 1) % plan.epochs_per_evaluation:
@@ -202,24 +203,25 @@ class _Stepper:
 
     def __init__(self, task: Task, config: TrainConfig, plan: Plan, device: torch.device) -> None:
         self.task, self.device, self.step = task, device, 0
-        self._seed, self._clip_norm = config.seed, config.clip_norm
+        self._config = config
         self.network = task.network.to(device)
         self.average = WeightAverage(self.network, config.average_decay)
         self.optimizer = make_optimizer(self.network, config.learning_rate, config.weight_decay)
         self.schedule = Schedule(config.learning_rate, plan.num_steps, round(config.warmup * plan.num_steps))
 
-    def take(self, batch: Batch) -> tuple[float, float]:
+    def take(self, batch: Batch, epoch: int) -> tuple[float, float]:
         """Take one step and return the batch's loss as a sum and the weight that it sums over."""
         set_rate(self.optimizer, self.schedule.rate(self.step))
-        # A step's noise belongs to the step: whoever starts here, by resuming, draws the same.
-        seed = int(np.random.SeedSequence([self._seed, self.step]).generate_state(1, np.uint64)[0])
+        # Dropout belongs to the step: whoever starts here, by resuming, draws the same.
+        seed = int(np.random.SeedSequence([self._config.seed, self.step]).generate_state(1, np.uint64)[0])
         torch.manual_seed(seed)
         self.network.train()
         inputs = batch.inputs.to(self.device)
+        inputs = add_noise(inputs, batch.rows, self._config.noise, seed=self._config.seed, epoch=epoch)
         self.optimizer.zero_grad(set_to_none=True)
         loss = self.task.loss(self.network, inputs, batch)
         (loss.total / loss.weight).backward()  # type: ignore[no-untyped-call]
-        norm = nn.utils.clip_grad_norm_(self.network.parameters(), self._clip_norm)
+        norm = nn.utils.clip_grad_norm_(self.network.parameters(), self._config.clip_norm)
         # One transfer from the device a step: the loss for the log, and the check that must come before the weights move.
         total, weight, gradient = torch.stack([loss.total.detach(), loss.weight.detach(), norm.detach()]).tolist()
         if not (math.isfinite(total) and math.isfinite(gradient)):
