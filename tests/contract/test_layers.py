@@ -22,7 +22,6 @@ OPTIONS: dict[str, list[tuple[Shape, dict[str, Any]]]] = {
     ],
     "residual": [(SAMPLES, {"kernel": 3, "dilation": 2, "dropout": 0.1}), (BASES, {"kernel": 3})],
     "dropout": [(BASES, {"probability": 0.5}), (VECTOR, {"probability": 0.5})],
-    "jitter": [(BASES, {"sd": 0.5}), (VECTOR, {"sd": 0.5})],
     "pool_bases": [
         (SAMPLES, {"num_bases": 5, "focus": 2, "num_samples": 100}),
         (SAMPLES, {"num_bases": 5, "focus": 2, "num_samples": 100, "spread": True}),
@@ -32,7 +31,7 @@ OPTIONS: dict[str, list[tuple[Shape, dict[str, Any]]]] = {
     "linear": [(VECTOR, {"channels": 3})],
 }
 
-NOISE = {"dropout", "jitter"}
+NOISE = {"dropout"}
 """Layers that mean the same on every axis, and refuse none."""
 
 CASES = [

@@ -25,7 +25,7 @@ def held_out_auroc(data: Path, folder: Path, **values: object) -> float:
 
 
 def test_a_planted_signal_is_learnt_with_the_defaults_from_two_hundred_reads(tmp_path: Path) -> None:
-    data = write_planted(tmp_path, (160, 160), strength=0.6, split=(0.4, 0.2, 0.4))
+    data = write_planted(tmp_path, (160, 160), strength=0.8, split=(0.4, 0.2, 0.4))
     assert held_out_auroc(data, tmp_path) > 0.9
 
 

@@ -3,8 +3,8 @@
 Hides: the order of a step, when to evaluate, when to stop. Belongs here: what is the same for every objective; what is
 learnt, from which rows, and how it is judged is a :class:`Task` (``task.py``), so that no label is known here. Invariants:
 batch b of an epoch holds rows that depend on (seed, epoch, batch size) alone; noise on inputs depends on (seed, epoch, row)
-and dropout on (seed, step) alone; a loss that is not finite ends the run before it reaches the weights; on the CPU the same configuration and
-data give the same bits.
+and dropout on (seed, step) alone; a loss that is not finite ends the run before it reaches the weights; on the CPU the
+same configuration and data give the same bits.
 """
 
 from __future__ import annotations
