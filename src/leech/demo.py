@@ -31,7 +31,7 @@ SITE = {"motif": "CCAGGC", "motif_offset": 2}
 class DemoConfig:
     """How ``leech demo`` runs."""
 
-    reads: int = knob(1500, minimum=50, help="Reads per simulated library: charged, uncharged and a mixture.")
+    reads: int = knob(800, minimum=50, help="Reads per simulated library: charged, uncharged and a mixture.")
     gpus: int = knob(1, minimum=1, help="GPUs to train on.")
     seed: int = knob(0, minimum=0, help="Seed of reads, split and training.")
 
