@@ -18,8 +18,8 @@ from leech.provenance import Stamp, atomic_folder
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import numpy as np
-    from numpy.typing import NDArray
+    from leech.evaluation.evaluate import Evaluation
+    from leech.prediction.predict import PredictResult
 
 MIXTURE_FRACTION = 0.3
 """Charged share of the third library, which the model has never seen."""
@@ -128,7 +128,7 @@ def _run(config: DemoConfig, work: Path, progress: Progress, stamp: Stamp) -> li
     )
     training = build(TrainConfig, {"seed": config.seed, "gpus": config.gpus})
     train(training, work / "corpus", work / "model", force=False, progress=progress, stamp=stamp)
-    evaluate(
+    evaluation = evaluate(
         work / "model",
         work / "corpus",
         build(EvalConfig, {}),
@@ -137,7 +137,7 @@ def _run(config: DemoConfig, work: Path, progress: Progress, stamp: Stamp) -> li
         progress=progress,
         stamp=stamp,
     )
-    predict(
+    prediction = predict(
         work / "model",
         _sources(work / "mixture"),
         build(PredictConfig, {"tables": work / "tables"}),
@@ -146,7 +146,7 @@ def _run(config: DemoConfig, work: Path, progress: Progress, stamp: Stamp) -> li
         progress=progress,
         stamp=stamp,
     )
-    return _compare(work)
+    return _compare(work, evaluation, prediction)
 
 
 def _sources(library: Path) -> Any:
@@ -156,14 +156,14 @@ def _sources(library: Path) -> Any:
     return build(ReadSources, files)
 
 
-def _compare(work: Path) -> list[tuple[str, str, str]]:
+def _compare(work: Path, evaluation: Evaluation, prediction: PredictResult) -> list[tuple[str, str, str]]:
     """Compare calls with truth and with the oracle that knows the simulator's parameters, on the same reads."""
     import uuid
 
     import numpy as np
 
     from leech.data.corpus import Corpus
-    from leech.models.bundle import read_bundle
+    from leech.data.simulate.oracle import auroc
 
     oracle = {**_truth(work / "charged"), **_truth(work / "uncharged")}
     corpus = Corpus.open(work / "corpus")
@@ -171,30 +171,25 @@ def _compare(work: Path) -> list[tuple[str, str, str]]:
     columns = corpus.gather(rows, ["read_id", "label"])
     names = [str(uuid.UUID(bytes=name.tobytes())) for name in columns["read_id"]]
     test_charged = columns["label"] == corpus.labels.index("charged")
-    best = _auroc(test_charged, np.array([oracle[name][1] for name in names]))
-    found = _test_auroc(work / "metrics.json")
+    best = auroc(test_charged, np.array([oracle[name][1] for name in names]))
+    found = evaluation.metrics.auroc.value
+    assert found is not None, "a test split of two states has an AUROC"
 
     truth = _truth(work / "mixture")
     calls = [row for row in _rows(work / "tables" / "mixture.charging_calls.tsv.gz") if row["cl"]]
     charged = np.array([truth[row["read_id"]][0] for row in calls])
     probability = np.array([float(row["p"]) for row in calls])
     oracle_score = np.array([truth[row["read_id"]][1] for row in calls])
-    threshold = read_bundle(work / "model").threshold_cl
+    threshold = prediction.threshold
     called = np.array([int(row["cl"]) for row in calls]) >= threshold
     return [
         ("test reads", str(len(rows)), ""),
         ("AUROC, test split", f"{found:.3f}", f"{best:.3f}"),
         ("mixture reads called", str(len(calls)), str(len(truth))),
-        ("AUROC, mixture", f"{_auroc(charged, probability):.3f}", f"{_auroc(charged, oracle_score):.3f}"),
+        ("AUROC, mixture", f"{auroc(charged, probability):.3f}", f"{auroc(charged, oracle_score):.3f}"),
         (f"charged fraction at cl >= {threshold}", f"{called.mean():.3f}", f"{charged.mean():.3f}"),
         ("calls that are right", f"{(called == charged).mean():.3f}", ""),
     ]
-
-
-def _test_auroc(metrics: Path) -> float:
-    import json
-
-    return float(json.loads(metrics.read_text())["auroc"]["value"])
 
 
 def _truth(library: Path) -> dict[str, tuple[bool, float]]:
@@ -210,9 +205,3 @@ def _rows(path: Path) -> list[Mapping[str, str]]:
     opener = gzip.open if path.suffix == ".gz" else open
     with opener(path, "rt", encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file, delimiter="\t"))
-
-
-def _auroc(positive: NDArray[np.bool_], score: NDArray[np.float64]) -> float:
-    from sklearn.metrics import roc_auc_score
-
-    return float(roc_auc_score(positive, score))

@@ -113,7 +113,7 @@ class Stamp:
             command=tuple(command),
             time_utc=time_utc,
             versions=versions,
-            config_digest=None if config is None else _digest(config),
+            config_digest=None if config is None else digest_of(config),
             inputs=tuple(identity for identity in identities if identity is not None),
         )
 
@@ -245,6 +245,32 @@ def _files_below(folder: Path) -> Iterator[Path]:
         yield from (file for file in (Path(place, name) for name in files) if file.is_file())
 
 
-def _digest(config: Mapping[str, Any]) -> str:
-    text = json.dumps(config, sort_keys=True, separators=(",", ":"))
+def digest_of(content: Mapping[str, Any]) -> str:
+    """Return ``sha256:<hex>`` over the canonical JSON of plain types: keys sorted, no white space."""
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+
+def read_description(path: Path, what: str, *, form: str, schema_version: int, remedy: str) -> dict[str, Any]:
+    """Read the JSON file in which an artefact says what it is, and check that it is of this form and version.
+
+    :param what: the artefact in words, ``corpus`` or ``model``.
+    :param form: what its key ``format`` must say.
+    :param remedy: what to do about another schema version.
+    :raises InputError: unreadable, not JSON, another form or another version.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise InputError(f"Cannot read '{path}': {error}.") from error
+    found = content.get("format") if isinstance(content, dict) else None
+    if found != form:
+        raise InputError(f"'{path}' is not a leech {what} (format {found!r}, expected '{form}').")
+    if content.get("schema_version") != schema_version:
+        raise InputError(
+            f"{what.capitalize()} '{path.parent}' has schema version {content.get('schema_version')}; "
+            f"this leech reads {schema_version}.",
+            hint=remedy,
+        )
+    checked: dict[str, Any] = content
+    return checked

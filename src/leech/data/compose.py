@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -126,8 +125,9 @@ def _check_sources(opened: Sequence[Corpus]) -> None:
             )
         first = opened[0]
         if corpus.recipe.digest() != first.recipe.digest():
-            ours, theirs = to_mapping(first.recipe), to_mapping(corpus.recipe)
-            differing = ", ".join(f"{key} ({ours[key]} / {theirs[key]})" for key in ours if ours[key] != theirs[key])
+            differing = ", ".join(
+                f"{name} ({ours} / {theirs})" for name, ours, theirs in first.recipe.differences(corpus.recipe)
+            )
             raise MismatchError(
                 f"'{first.path}' and '{corpus.path}' were cut by different recipes: {differing}. "
                 "A network would learn the difference.",
@@ -186,8 +186,7 @@ def assign_splits(
 
 def _warn_repeated(opened: Sequence[Corpus]) -> None:
     ids = np.concatenate([corpus.column("read_id") for corpus in opened]).view("V16").ravel()
-    repeated = Counter(Counter(ids.tolist()).values())
-    extra = sum((times - 1) * number for times, number in repeated.items())
+    extra = len(ids) - len(np.unique(ids))
     if extra:
         logger.warning(
             "%d chunks are of reads that another corpus holds too; they lie in one split, but count more than once.",

@@ -7,7 +7,6 @@ and settings alone, so equal corpora have equal manifests wherever and whenever 
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import Any, Literal
 from leech.config import build, to_mapping
 from leech.data.recipe import Recipe
 from leech.errors import InputError, LeechError
+from leech.provenance import digest_of, read_description
 
 FORMAT = "leech-corpus"
 SCHEMA_VERSION = 1
@@ -90,8 +90,7 @@ def write_manifest(
     }
     # Where a source lies is no part of what it holds.
     hashed = {**content, "sources": [source.digest for source in sources]}
-    text = json.dumps(hashed, sort_keys=True, separators=(",", ":"))
-    content["digest"] = "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+    content["digest"] = digest_of(hashed)
     (folder / "manifest.json").write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
     return build(Manifest, content, source="manifest")
 
@@ -105,18 +104,8 @@ def read_manifest(folder: Path) -> Manifest:
     if not path.is_file():
         what = "has no manifest.json: it is not a complete corpus" if folder.is_dir() else "does not exist"
         raise InputError(f"Corpus '{folder}' {what}.", hint="Make one with 'leech data prepare' or 'leech data merge'.")
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise InputError(f"Cannot read '{path}': {error}.") from error
-    found = content.get("format") if isinstance(content, dict) else None
-    if found != FORMAT:
-        raise InputError(f"'{path}' is not a leech corpus manifest (format {found!r}, expected '{FORMAT}').")
-    if content.get("schema_version") != SCHEMA_VERSION:
-        raise InputError(
-            f"Corpus '{folder}' has schema version {content.get('schema_version')}; this leech reads {SCHEMA_VERSION}.",
-            hint="Prepare the corpus again with this version of leech.",
-        )
+    remedy = "Prepare the corpus again with this version of leech."
+    content = read_description(path, "corpus", form=FORMAT, schema_version=SCHEMA_VERSION, remedy=remedy)
     try:
         return build(Manifest, content, source=str(path))
     except LeechError as error:

@@ -96,11 +96,12 @@ def _check_signature(file: Path) -> None:
         )
 
 
-def _open(file: Path) -> escapepod.Reader:
+def _open(file: Path, *, for_lookups: bool) -> escapepod.Reader:
     try:
         reader = escapepod.Reader(str(file))
-        # Entering warms the read-id index, which makes each later lookup independent of the file's size.
-        reader.__enter__()
+        if for_lookups:
+            # Entering warms the read-id index, which makes each later lookup independent of the file's size.
+            reader.__enter__()
     except (OSError, ValueError, RuntimeError, escapepod.Pod5Error) as error:
         raise InputError(
             f"Cannot open POD5 file '{file}': {error}.", hint="The file is truncated or damaged; copy it again."
@@ -140,7 +141,7 @@ class Pod5Index:
         halves: list[NDArray[np.uint64]] = [np.zeros((0, 2), dtype=np.uint64)]
         numbers: list[NDArray[np.int32]] = [np.zeros(0, dtype=np.int32)]
         for number, file in enumerate(files):
-            names = _open(file).read_ids()
+            names = _open(file, for_lookups=False).read_ids()
             halves.append(_halves(bytes.fromhex("".join(names).replace("-", ""))))
             numbers.append(np.full(len(names), number, dtype=np.int32))
         ids, file_numbers = np.concatenate(halves), np.concatenate(numbers)
@@ -200,7 +201,7 @@ class SignalSource:
 
     def _reader(self, number: int) -> escapepod.Reader:
         if number not in self._readers:
-            reader = _open(self._files[number])
+            reader = _open(self._files[number], for_lookups=True)
             self._readers[number] = reader
             self._runs[number] = [
                 RunInfo(info.flow_cell_id, info.acquisition_id, info.sample_id, info.sample_rate)

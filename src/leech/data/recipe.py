@@ -11,12 +11,11 @@ direction of the sequence (for RNA the raw signal reversed), relative to the win
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from leech.config import knob, to_mapping
+from leech.provenance import digest_of
 
 RECIPE_VERSION = 1
 """Raised whenever the same recipe and reads would give other bytes than before."""
@@ -100,5 +99,9 @@ class Recipe:
 
     def digest(self) -> str:
         """Return ``sha256:<hex>`` over the canonical JSON of all fields and the recipe version."""
-        text = json.dumps({"recipe_version": RECIPE_VERSION, **to_mapping(self)}, sort_keys=True, separators=(",", ":"))
-        return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+        return digest_of({"recipe_version": RECIPE_VERSION, **to_mapping(self)})
+
+    def differences(self, other: Recipe) -> list[tuple[str, Any, Any]]:
+        """Return (field, value here, value there) of every field that differs."""
+        here, there = to_mapping(self), to_mapping(other)
+        return [(name, here[name], there[name]) for name in here if here[name] != there[name]]

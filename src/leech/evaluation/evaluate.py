@@ -154,11 +154,8 @@ def require_same_recipe(recipe: Recipe, corpus: Corpus, model: Path) -> None:
     """
     if recipe.digest() == corpus.recipe.digest():
         return
-    expected, found = to_mapping(recipe), to_mapping(corpus.recipe)
     differing = ", ".join(
-        f"{name} (model {expected[name]!r}, corpus {found[name]!r})"
-        for name in expected
-        if expected[name] != found[name]
+        f"{name} (model {expected!r}, corpus {found!r})" for name, expected, found in recipe.differences(corpus.recipe)
     )
     raise MismatchError(
         f"Corpus '{corpus.path}' was cut by another recipe than model '{model}' was trained with: {differing}. Its scores "

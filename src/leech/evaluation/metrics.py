@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from leech.models.inference import charging_likelihood
+from leech.models.inference import charging_likelihood, is_positive
 
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
@@ -153,7 +153,7 @@ def _ratio(part: float, whole: float) -> float | None:
 
 def called_positive(p: Floats, threshold_cl: int) -> Bools:
     """Return which reads are called positive: ``round(255 p) >= threshold_cl``, as ``leech predict`` writes and counts."""
-    called: Bools = charging_likelihood(p) >= threshold_cl
+    called: Bools = is_positive(charging_likelihood(p), threshold_cl)
     return called
 
 

@@ -17,6 +17,7 @@ from leech.config import build, to_mapping
 from leech.console import Table
 from leech.data.recipe import Recipe
 from leech.errors import ConfigError, InputError, LeechError, MismatchError
+from leech.provenance import read_description
 
 if TYPE_CHECKING:
     from torch import nn
@@ -130,18 +131,8 @@ def read_bundle(folder: Path) -> ModelBundle:
         missing = DESCRIPTION if not path.is_file() else WEIGHTS
         what = f"has no {missing}: it is not a complete model" if folder.is_dir() else "does not exist"
         raise InputError(f"Model '{folder}' {what}.", hint="Make one with 'leech model train'.")
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise InputError(f"Cannot read '{path}': {error}.") from error
-    found = content.get("format") if isinstance(content, dict) else None
-    if found != FORMAT:
-        raise InputError(f"'{path}' is not a leech model (format {found!r}, expected '{FORMAT}').")
-    if content.get("schema_version") != SCHEMA_VERSION:
-        raise InputError(
-            f"Model '{folder}' has schema version {content.get('schema_version')}; this leech reads {SCHEMA_VERSION}.",
-            hint="Train it again with this version of leech.",
-        )
+    remedy = "Train it again with this version of leech."
+    content = read_description(path, "model", form=FORMAT, schema_version=SCHEMA_VERSION, remedy=remedy)
     from leech.models.spec import parse_form
 
     try:

@@ -30,7 +30,7 @@ from leech.data.stream import RecordBatch, open_stream
 from leech.errors import ConfigError
 from leech.models.bundle import LoadedModel, load_bundle
 from leech.models.device import choose_device
-from leech.models.inference import Predictor, charging_likelihood
+from leech.models.inference import Predictor, charging_likelihood, is_positive
 from leech.prediction.config import PredictConfig
 from leech.prediction.writers import TABLES, Call, CallTables, header_with_program, tag_record
 from leech.provenance import Stamp, atomic_file
@@ -109,7 +109,7 @@ def predict(
     with ExitStack() as stack:
         stream = stack.enter_context(open_stream(sources, bundle.recipe, stored_table(model, bundle.recipe)))
         partial = stack.enter_context(atomic_file(output, force=force))
-        tables, table_paths = _open_tables(stack, config, output, threshold, force)
+        tables, table_paths = _open_tables(stack, config, output, force)
         header = header_with_program(stream.header, stamp.versions["leech"], " ".join(stamp.command))
         with (
             pysam.AlignmentFile(str(partial), "wb", header=header) as out,
@@ -117,12 +117,12 @@ def predict(
         ):
             for batch in stream.batches(config.batch_records, config.workers):
                 probabilities = _probabilities(batch.cut, loaded, predictor, config.batch_size)
-                for record, call in _calls(batch, probabilities):
+                for record, call in _calls(batch, probabilities, threshold):
                     replaced += tag_record(record, call.likelihood)
                     out.write(record)
                     if tables is not None:
                         tables.write(call)
-                    groups[call.reference, _group(call, threshold)] += 1
+                    groups[call.reference, _group(call)] += 1
                 counts.add_all(batch.outcomes)
                 task.advance(len(batch.records))
         if tables is not None:
@@ -145,14 +145,14 @@ def predict(
 
 
 def _open_tables(
-    stack: ExitStack, config: PredictConfig, output: Path, threshold: int, force: bool
+    stack: ExitStack, config: PredictConfig, output: Path, force: bool
 ) -> tuple[CallTables | None, dict[str, Path]]:
     if config.tables is None:
         return None, {}
     sample = config.sample or output.stem
     paths = {name: config.tables / f"{sample}.{name}.tsv.gz" for name in TABLES}
     partials = {name: stack.enter_context(atomic_file(path, force=force)) for name, path in paths.items()}
-    return CallTables(partials, threshold), paths
+    return CallTables(partials), paths
 
 
 def _probabilities(cut: CutResult, loaded: LoadedModel, predictor: Predictor, batch_size: int) -> NDArray[np.float64]:
@@ -165,25 +165,28 @@ def _probabilities(cut: CutResult, loaded: LoadedModel, predictor: Predictor, ba
     return np.concatenate(parts)
 
 
-def _calls(batch: RecordBatch, probabilities: NDArray[np.float64]) -> Iterator[tuple[pysam.AlignedSegment, Call]]:
+def _calls(
+    batch: RecordBatch, probabilities: NDArray[np.float64], threshold: int
+) -> Iterator[tuple[pysam.AlignedSegment, Call]]:
     """Pair each record with its call; every probability is used exactly once."""
-    called = iter(zip(probabilities.tolist(), charging_likelihood(probabilities).tolist(), strict=True))
+    likelihoods = charging_likelihood(probabilities)
+    positive = is_positive(likelihoods, threshold)
+    called = iter(zip(probabilities.tolist(), likelihoods.tolist(), positive.tolist(), strict=True))
     for record, outcome in zip(batch.records, batch.outcomes, strict=True):
-        probability, likelihood = next(called) if outcome == USED else (None, None)
-        yield (
-            record,
-            Call(
-                read_id=record.query_name or "",
-                reference=record.reference_name or "",
-                probability=probability,
-                likelihood=likelihood,
-                reason="" if outcome == USED else outcome,
-            ),
+        probability, likelihood, side = next(called) if outcome == USED else (None, None, None)
+        call = Call(
+            read_id=record.query_name or "",
+            reference=record.reference_name or "",
+            probability=probability,
+            likelihood=likelihood,
+            positive=side,
+            reason="" if outcome == USED else outcome,
         )
+        yield record, call
     assert next(called, None) is None, "more calls than used records"
 
 
-def _group(call: Call, threshold: int) -> str:
-    if call.likelihood is not None:
-        return "positive" if call.likelihood >= threshold else "negative"
+def _group(call: Call) -> str:
+    if call.positive is not None:
+        return "positive" if call.positive else "negative"
     return "other" if call.reason in NOT_A_LOSS else "no call"

@@ -26,6 +26,7 @@ class Call(NamedTuple):
     :ivar reference: name; empty where unmapped.
     :ivar probability: of the positive label; None without a call.
     :ivar likelihood: the ``cl`` value; None without a call.
+    :ivar positive: whether that lies at the operating point or above; None without a call.
     :ivar reason: why there is no call; empty for a call.
     """
 
@@ -33,6 +34,7 @@ class Call(NamedTuple):
     reference: str
     probability: float | None
     likelihood: int | None
+    positive: bool | None
     reason: str
 
 
@@ -95,11 +97,9 @@ class CallTables:
     """Writes the three tables of a sample; per-read rows as they come, per-reference rows on closing.
 
     :param paths: where to write, by name in :data:`TABLES`.
-    :param threshold: smallest ``cl`` that counts as positive.
     """
 
-    def __init__(self, paths: dict[str, Path], threshold: int) -> None:
-        self._threshold = threshold
+    def __init__(self, paths: dict[str, Path]) -> None:
         self._likelihoods = GzipTable(paths["charging_prob"], ("read_id", "tRNA", "charging_likelihood"))
         self._calls = GzipTable(paths["charging_calls"], ("read_id", "reference", "p", "cl", "reason"))
         self._totals = GzipTable(
@@ -111,9 +111,9 @@ class CallTables:
         """Write one record's row."""
         probability = None if call.probability is None else f"{call.probability:.6g}"
         self._calls.write(call.read_id, call.reference, probability, call.likelihood, call.reason)
-        if call.likelihood is not None:
+        if call.positive is not None:
             self._likelihoods.write(call.read_id, call.reference, call.likelihood)
-            self._counts[call.reference, call.likelihood >= self._threshold] += 1
+            self._counts[call.reference, call.positive] += 1
 
     def close(self) -> None:
         """Write the per-reference table and finish all files.

@@ -29,7 +29,7 @@ class TrainConfig:
         minimum=1,
         maximum=65536,
         help="Chunks per optimizer step, over all GPUs together; fewer for a corpus so small that an epoch would have less "
-        "than 8 steps.",
+        "than 64 full batches, though no fewer than 16.",
     )
     gpus: int = knob(1, minimum=1, help="GPUs (with --device cpu: processes) to train on.")
     device: Literal["auto", "cpu", "cuda"] = knob("auto", help="Where to train; 'auto' is a GPU where there is one.")
