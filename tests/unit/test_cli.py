@@ -309,6 +309,46 @@ def test_an_interrupt_is_one_line_and_130(monkeypatch, capsys):
     assert output.err.startswith("interrupted")
 
 
+def test_being_told_to_end_cleans_up_like_an_interrupt(tmp_path):
+    program = (
+        "import os, signal, sys; from pathlib import Path; from types import SimpleNamespace\n"
+        "from leech.cli.main import main; from leech.provenance import atomic_file\n"
+        "def inspect(path):\n"
+        "    with atomic_file(Path('out.json')):\n"
+        "        os.kill(os.getpid(), signal.SIGTERM)\n"
+        "sys.modules['leech.data.inspect'] = SimpleNamespace(inspect=inspect)\n"
+        "sys.exit(main(['data', 'inspect', 'corpus']))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    # 128 + 15.
+    assert (done.returncode, done.stderr.count("interrupted")) == (143, 1)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_command_leaves_the_signals_as_they_were(monkeypatch):
+    before = signal.getsignal(signal.SIGTERM)
+    failing(monkeypatch, InputError("bad file"))
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.parametrize("name", ["data merge", "model train", "eval test", "predict", "data prepare"])
+def test_an_output_that_is_an_input_is_refused_with_force_too(run, name, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    given = {
+        "data merge": "a",
+        "model train": "corpus",
+        "eval test": "corpus",
+        "predict": "m",
+        "data prepare": "reads.bam",
+    }
+    (tmp_path / given[name]).mkdir()
+    words = [*name.split(), *CORES[name][2], "-o", given[name], "--force"]
+    assert main(words) == 2
+    assert f"Output '{given[name]}' is the input '{given[name]}'" in capsys.readouterr().err
+
+
 def test_the_console_script_runs_the_same_command_line():
     script = Path(sys.executable).with_name("leech")
     if not script.is_file():

@@ -31,7 +31,7 @@ def simulate(
 
     from leech.data.simulate.write import simulate as run
 
-    progress, stamp = session.start([config], [config.kmer_table, config_file])
+    progress, stamp = session.start([config], [config.kmer_table, config_file], output)
     session.show(run(config, output, force=force, stamp=stamp, progress=progress), as_json=as_json)
 
 
@@ -54,7 +54,7 @@ def prepare(
     from leech.data.prepare import prepare as run
 
     inputs = [*sources.pod5, sources.bam, sources.reference, config.kmer_table, config_file]
-    progress, stamp = session.start([sources, recipe, config], inputs)
+    progress, stamp = session.start([sources, recipe, config], inputs, output)
     result = run(sources, recipe, config, output, force=force, progress=progress, stamp=stamp)
     session.show(result, as_json=as_json)
 
@@ -77,7 +77,7 @@ def merge(
 
     from leech.data.compose import merge as run
 
-    _, stamp = session.start([config], corpora)
+    _, stamp = session.start([config], corpora, output)
     session.show(run(corpora, config, output, force=force, stamp=stamp), as_json=as_json)
 
 

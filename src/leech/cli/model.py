@@ -31,7 +31,7 @@ def train(
 
     from leech.training.train import train as run
 
-    progress, stamp = session.start([config], [data, config_file])
+    progress, stamp = session.start([config], [data, config_file], output)
     session.show(run(config, data, output, force=force, progress=progress, stamp=stamp), as_json=as_json)
 
 
