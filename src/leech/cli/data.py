@@ -59,7 +59,7 @@ def prepare(
     session.show(result, as_json=as_json)
 
 
-@click.command()
+@click.command(cls=ManyValues)
 @click.argument("corpora", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="CORPUS...")
 @output_options("Folder of the merged corpus; it refers to the others and takes a byte per chunk.")
 @config_options(MergeConfig)
@@ -68,10 +68,11 @@ def prepare(
 def merge(
     session: Session, /, corpora: tuple[Path, ...], output: Path, force: bool, as_json: bool, **given: Any
 ) -> None:
-    """Join corpora by reference and split them into train, validation and test.
+    """Join corpora by reference and split them into train, validation, test and, if asked for, calibration.
 
-    Splits are made by parent read, stratified by label, and depend on ids and seed alone. The corpora stay where they are;
-    moving them together with the merged one is fine.
+    Splits are made by parent read, stratified by label, and depend on ids and seed alone. A read, or a group that
+    --split-by keeps whole, lies in one split only. The corpora stay where they are; moving them together with the merged
+    one is fine.
     """
     (config,) = collect([MergeConfig], given)
 

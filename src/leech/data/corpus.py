@@ -25,7 +25,12 @@ from leech.data.manifest import Manifest, Source, read_manifest, write_manifest
 from leech.data.recipe import CONTEXT_BASES, Recipe
 from leech.errors import InputError, LeechError, MismatchError
 
-SPLITS = ("train", "validation", "test")
+SPLITS = ("train", "validation", "test", "calibration")
+"""What a chunk of a merged corpus can be for; a position here is its code in the column ``split``."""
+
+UNUSED_CODE = 255
+"""In the column ``split``: a chunk that the merge left out, which no reader of splits sees."""
+
 CATEGORICAL = ("reference", "flow_cell", "run", "sample", "label")
 """Columns of integer codes whose names stand in the manifest, in order of first appearance."""
 
@@ -241,7 +246,7 @@ class Corpus:
 
     @property
     def is_split(self) -> bool:
-        """Whether rows are assigned to train, validation and test."""
+        """Whether rows are assigned to splits."""
         return "split" in self.manifest.columns
 
     def kmer_table(self) -> KmerTable | None:
