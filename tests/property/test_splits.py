@@ -402,7 +402,7 @@ def test_four_shares_make_a_calibration_split(tmp_path, two):
     assert len(corpus.rows("calibration")) == 7
     assert "calibration" in result.tables()[0].columns
     for shares in ([0.5, 0.5], [0.2] * 5):
-        with pytest.raises(ConfigError, match="three shares .* or four"):
+        with pytest.raises(ConfigError, match=r"three shares .* or four"):
             build(MergeConfig, {"split": shares})
 
 
