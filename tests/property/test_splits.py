@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import logging
 import shutil
+from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -38,7 +40,9 @@ class Columns:
 
     def __init__(self, **values):
         self.categories = {"label": [], "reference": [], "flow_cell": [], "sample": [], "run": []}
-        self._columns = {"parent_id": ids(values.pop("parent"))}
+        self.path = Path("corpus")
+        self._columns = {name: ids(values.pop(name)) for name in ("parent_id", "read_id")}
+        self._columns["focus_raw_sample"] = np.zeros(len(values["label"]), dtype=np.int32)
         for name, column in {**dict.fromkeys(("sample", "run"), ["S"] * len(values["label"])), **values}.items():
             self.categories[name] = list(dict.fromkeys(column))
             self._columns[name] = np.array([self.categories[name].index(value) for value in column])
@@ -46,25 +50,29 @@ class Columns:
     def column(self, name):
         return self._columns[name]
 
+    def __len__(self):
+        return len(self._columns["read_id"])
+
 
 def ids(numbers):
     """Return the numbers as 16 bytes each."""
     return np.array([list(int(number).to_bytes(16, "big")) for number in numbers], dtype=np.uint8).reshape(-1, 16)
 
 
-def assigned(table, config, cuts=()):
-    """Assign rows given as tuples (parent, label, reference, flow cell), cut into several corpora at the given places."""
+def assigned(table, config, cuts=(), reads=None):
+    """Assign rows given as tuples (parent, label, reference, flow cell), cut into several corpora at the given places.
+
+    :param reads: number of each row's read; by default all differ.
+    """
+    table = [(read, *row) for read, row in zip(range(len(table)) if reads is None else reads, table, strict=True)]
+    names = ("read_id", "parent_id", "label", "reference", "flow_cell")
     pieces = [table[start:end] for start, end in zip([0, *cuts], [*cuts, len(table)], strict=True)]
     corpora = [
-        Columns(
-            **dict(zip(("parent", "label", "reference", "flow_cell"), map(list, zip(*piece, strict=True)), strict=True))
-        )
-        for piece in pieces
-        if piece
+        Columns(**dict(zip(names, map(list, zip(*piece, strict=True)), strict=True))) for piece in pieces if piece
     ]
-    labels = sorted({row[1] for row in table})
+    labels = sorted({row[2] for row in table})
     parents = identify_parents(np.concatenate([corpus.column("parent_id") for corpus in corpora]), config.seed)
-    return assign(Rows(corpora, parents, np.array([labels.index(row[1]) for row in table]), labels), config)
+    return assign(Rows(corpora, parents, np.array([labels.index(row[2]) for row in table]), labels), config)
 
 
 rows_of_any_kind = st.lists(
@@ -80,8 +88,12 @@ options_of_any_kind = st.fixed_dictionaries(
         "hold_out": st.sampled_from([(), ("flow_cell=F",), ("reference=tRNA-Ala-GGC-1-1", "isotype=Met")]),
         "folds": st.sampled_from([None, 2, 3]),
         "seed": st.sampled_from([0, 1, 2**64 - 1]),
+        "subsample": st.sampled_from([None, 15]),
+        "balance": st.booleans(),
     }
 )
+
+counted_by = st.sampled_from([None, "reference", "flow_cell", "isotype"])
 
 
 def configuration(options, **changes):
@@ -93,7 +105,7 @@ def configuration(options, **changes):
 def test_whatever_the_options_nothing_that_must_stay_apart_is_shared(table, options, data):
     folds = options["folds"]
     fold = None if folds is None else data.draw(st.integers(1, folds))
-    config = configuration(options, fold=fold)
+    config = configuration(options, fold=fold, balance_by=data.draw(counted_by))
     try:
         result = assigned(table, config)
     except (InputError, ConfigError):
@@ -113,7 +125,10 @@ def test_whatever_the_options_nothing_that_must_stay_apart_is_shared(table, opti
         column, value = wanted.split("=")
         held |= np.array([group(row, column) == value for row in table])
     if config.hold_out and folds is None:
-        assert np.array_equal(split == SPLITS.index("test"), held)
+        assert held[split == SPLITS.index("test")].all()
+        assert not held[used & (split != SPLITS.index("test"))].any()
+        if config.subsample is None and not config.balance:
+            assert (split[held] == SPLITS.index("test")).all()
     if config.hold_out and folds is not None:
         assert not used[held].any()
 
@@ -122,9 +137,17 @@ def test_whatever_the_options_nothing_that_must_stay_apart_is_shared(table, opti
     for name in set(groups) if config.split_by != "read" else ():
         assert len(set(split[dealt & (groups == name)].tolist())) <= 1
 
+    labels = {row[1] for row in table}
+    cells = [(group(row, config.balance_by), row[1]) for row in table]
+    for cell in set(cells) if config.subsample is not None else ():
+        assert sum(used[row] for row in range(len(table)) if cells[row] == cell) <= config.subsample
+    for place in set(split[used].tolist()) if config.balance else ():
+        numbers = Counter(cells[row] for row in range(len(table)) if split[row] == place)
+        assert all(len({numbers[name, label] for label in labels}) == 1 for name, _ in cells)
+
     order = data.draw(st.permutations(range(len(table))))
     cut = data.draw(st.integers(0, len(table)))
-    again = assigned([table[row] for row in order], config, cuts=[cut])
+    again = assigned([table[row] for row in order], config, cuts=[cut], reads=order)
     assert np.array_equal(again.split, split[np.array(order)])
     assert again.left_out == result.left_out
 
@@ -132,7 +155,7 @@ def test_whatever_the_options_nothing_that_must_stay_apart_is_shared(table, opti
 def group(row, column):
     if column == "isotype":
         return {"Ile2": "Ile", "fMet": "Met"}.get(row[2].split("-")[1], row[2].split("-")[1])
-    return row[{"read": 0, "reference": 2, "flow_cell": 3}[column]]
+    return None if column is None else row[{"read": 0, "reference": 2, "flow_cell": 3}[column]]
 
 
 @settings(max_examples=60, deadline=None)
@@ -148,7 +171,10 @@ def test_the_test_splits_of_all_folds_are_a_partition(table, options, num_folds)
     except (InputError, ConfigError):
         assume(False)
     times = (splits == SPLITS.index("test")).sum(axis=0)
-    assert times.max() == 1
+    assert times.max() <= 1
+    if options["balance"]:
+        # What is left out for balance differs from fold to fold.
+        return
     # What is tested in no fold is used in none.
     assert (splits[:, times == 0] == UNUSED_CODE).all()
 
@@ -244,9 +270,36 @@ def test_a_sibling_of_a_held_out_read_is_in_no_split():
     assert np.bincount(result.split[2:]).tolist() == [15, 4]
 
 
+def test_at_most_so_many_of_a_label_and_group_are_kept_and_the_same_ones_each_time():
+    # 30 reads of 'a' on F, 10 of 'b' on F, 4 of 'a' on G.
+    table = [(number, "ab"[number >= 34], "r", "FG"[30 <= number < 34]) for number in range(44)]
+    config = build(MergeConfig, {"subsample": 6, "balance_by": "flow_cell", "split": (0.5, 0.5, 0.0)})
+    first, second = assigned(table, config), assigned(table, config)
+    kept = [table[row][1:] for row in np.flatnonzero(first.split != UNUSED_CODE)]
+    assert Counter(kept) == {("a", "r", "F"): 6, ("b", "r", "F"): 6, ("a", "r", "G"): 4}
+    assert first.left_out == {"subsampled": 28}
+    assert np.array_equal(first.split, second.split)
+    other = assigned(table, build(MergeConfig, {"subsample": 6, "seed": 1}))
+    assert not np.array_equal(first.split != UNUSED_CODE, other.split != UNUSED_CODE)
+
+
+def test_balance_by_reference_leaves_nothing_that_the_reference_alone_tells():
+    # x: 20 a, 10 b; y: 8 a, 16 b; z: 10 a, no b.
+    kinds = [("a", "x")] * 20 + [("b", "x")] * 10 + [("a", "y")] * 8 + [("b", "y")] * 16 + [("a", "z")] * 10
+    table = [(number, label, reference, "F") for number, (label, reference) in enumerate(kinds)]
+    result = assigned(table, build(MergeConfig, {"balance": True, "balance_by": "reference", "split": (0.5, 0.5, 0.0)}))
+    for place in (0, 1):
+        kept = Counter(table[row][1:3] for row in np.flatnonzero(result.split == place))
+        assert kept["a", "x"] == kept["b", "x"] > 0
+        assert kept["a", "y"] == kept["b", "y"] > 0
+        assert ("a", "z") not in kept
+    assert result.left_out["unbalanced"] == (result.split == UNUSED_CODE).sum()
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
+        ({"balance_by": "reference"}, "nothing is to be counted"),
         ({"folds": 5}, "--folds and --fold belong together"),
         ({"fold": 5}, "--folds and --fold belong together"),
         ({"folds": 5, "fold": 6}, "--fold 6 is not among the folds 1 to 5"),
@@ -444,3 +497,75 @@ def test_a_split_without_one_of_the_labels_is_warned_of_and_so_is_a_single_label
     assert "The test split has no chunks of 'b'" in caplog.text
     assert "train: 28 a, 1 b" in caplog.text
     assert "All chunks have the label 'a'" in caplog.text
+
+
+def test_a_read_that_two_corpora_hold_is_used_once_and_counted(tmp_path, two, caplog):
+    source = Corpus.open(two[0])
+    rows = np.arange(5)
+    again = chunks(30, seed=5, label="charged", references=("x",))
+    for name in ("read_id", "parent_id", "focus_raw_sample"):
+        again.columns[name][:5] = source.column(name)[rows]
+    with caplog.at_level(logging.WARNING, logger="leech"):
+        result = merged([*two, write(tmp_path / "more", again)], tmp_path / "m")
+    assert result.left_out == {"repeated": 5}
+    assert "5 chunks are of reads that another corpus holds too" in caplog.text
+    corpus = Corpus.open(tmp_path / "m")
+    used = np.concatenate([corpus.rows(split) for split in SPLITS])
+    assert len(np.unique(corpus.column("read_id")[used], axis=0)) == len(used) == 95
+    assert corpus.manifest.counts == {"seen": 100, "repeated": 5, "used": 95}
+
+
+def test_a_read_with_two_labels_is_refused_and_named(tmp_path, two):
+    source = Corpus.open(two[0])
+    again = chunks(30, seed=5, label="uncharged")
+    for name in ("read_id", "parent_id", "focus_raw_sample"):
+        again.columns[name][:3] = source.column(name)[:3]
+    with pytest.raises(InputError, match=r"3 reads have two labels: read .* is '.*charged' in '.*' and") as caught:
+        merged([two[0], write(tmp_path / "more", again)], tmp_path / "m")
+    assert str(tmp_path / "more") in caught.value.message
+    assert str(two[0]) in caught.value.message
+
+
+def test_a_parent_read_with_children_of_two_labels_is_told_of_and_stays_whole(tmp_path, two, caplog):
+    source = Corpus.open(two[0])
+    again = chunks(30, seed=5, label="uncharged")
+    again.columns["parent_id"][:3] = source.column("parent_id")[:3]
+    with caplog.at_level(logging.WARNING, logger="leech"):
+        merged([two[0], write(tmp_path / "more", again)], tmp_path / "m")
+    assert "3 parent reads have chunks of different labels" in caplog.text
+    corpus = Corpus.open(tmp_path / "m")
+    splits = {}
+    for parent, split in zip(corpus.column("parent_id"), corpus.column("split"), strict=True):
+        splits.setdefault(parent.tobytes(), set()).add(int(split))
+    assert len(splits) == 67
+    assert all(len(places) == 1 for places in splits.values())
+
+
+def test_weights_stand_beside_their_sources_and_are_part_of_the_digest(tmp_path, two, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    plain = merged(two, tmp_path / "plain")
+    merged(two, tmp_path / "m", weight=["charged=2.5"])
+    corpus = Corpus.open(tmp_path / "m")
+    labels = np.array(corpus.labels)[corpus.column("label")]
+    assert corpus.weights(np.arange(70)).tolist() == [2.5 if label == "charged" else 1.0 for label in labels]
+    assert corpus.weights(np.array([], dtype=np.int64)).tolist() == []
+    assert Corpus.open(two[0]).weights(np.arange(3)).tolist() == [1, 1, 1]
+    assert corpus.manifest.digest != Corpus.open(plain.path).manifest.digest
+    assert "weight" not in corpus.manifest.settings
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "hint"),
+    [
+        ("charged", "is not CORPUS=WEIGHT", "For example"),
+        ("charged=0", "with a weight above 0", "Leave a corpus out"),
+        ("charged=inf", "with a weight above 0", ""),
+        ("charged=much", "is not CORPUS=WEIGHT", ""),
+        ("{0}x=2", "not merged here", "charged'?"),
+    ],
+)
+def test_a_weight_that_means_nothing_is_refused(tmp_path, two, text, words, hint):
+    text = text.format(two[0])
+    with pytest.raises(ConfigError, match=words) as caught:
+        merged(two, tmp_path / "m", weight=[text])
+    assert hint in caught.value.hint

@@ -8,23 +8,41 @@ in one split or in none.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 from leech.config import nearest
+from leech.console import logger
 from leech.data.config import MergeConfig
 from leech.data.corpus import SPLITS, UNUSED_CODE, Corpus
 from leech.data.grouping import GROUPINGS, Groups, group_rows
 from leech.data.reasons import LEFT_OUT
-from leech.data.splits import NOWHERE, Codes, Deal, Mask, Parents, deal, spanning
+from leech.data.splits import (
+    NOWHERE,
+    Codes,
+    Deal,
+    Mask,
+    Parents,
+    deal,
+    extremes,
+    keep_first,
+    reshuffled,
+    spanning,
+    words,
+)
 from leech.errors import ConfigError, InputError
 
 TEST = SPLITS.index("test")
 
-_REST = 1
-"""Purpose of the deal of what is not the test split; the first deal has purpose 0."""
+_REST, _SUBSAMPLE, _BALANCE = 1, 2, 3
+"""Purposes of choices by rank, so that each is independent of the others; the first deal has purpose 0."""
+
+_SAME_CHUNK = ("read_id", "focus_raw_sample")
+"""Columns that tell one chunk from every other."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +60,11 @@ class Rows:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def path_of(self, row: int) -> Path:
+        """Return the folder of the corpus that holds a row."""
+        ends = np.cumsum([len(corpus) for corpus in self.corpora])
+        return self.corpora[int(np.searchsorted(ends, row, side="right"))].path
 
 
 class Assignment:
@@ -81,6 +104,11 @@ def check_choices(config: MergeConfig) -> None:
             "--folds and --fold belong together: how many folds there are, and which one is the test split.",
             hint="For the first of five: --folds 5 --fold 1.",
         )
+    if config.balance_by is not None and not config.balance and config.subsample is None:
+        raise ConfigError(
+            f"--balance-by {config.balance_by} says what to count by, but nothing is to be counted.",
+            hint="Add --balance, --subsample N or both.",
+        )
     if config.folds is not None and config.fold is not None and config.fold > config.folds:
         raise ConfigError(f"--fold {config.fold} is not among the folds 1 to {config.folds}.")
     rest = [share for place, share in enumerate(config.split) if place != TEST]
@@ -98,6 +126,9 @@ def assign(rows: Rows, config: MergeConfig) -> Assignment:
     :raises InputError: too few reads or groups for what is asked for.
     """
     result = Assignment(len(rows))
+    _drop_repeated(result, rows)
+    if config.subsample is not None:
+        _subsample(result, rows, config.subsample, config.balance_by)
     groups = None if config.split_by == "read" else group_rows(rows.corpora, config.split_by)
     who = Deal(rows.parents, rows.labels, rows.label_names, groups, config.seed)
     held = _held_out(rows, config.hold_out)
@@ -111,7 +142,75 @@ def assign(rows: Rows, config: MergeConfig) -> Assignment:
         _deal_rest(result, who, config.split)
     else:
         _deal_open(result, who, config.split, purpose=0)
+    if config.balance:
+        _balance(result, rows, config.balance_by)
     return result
+
+
+def _drop_repeated(result: Assignment, rows: Rows) -> None:
+    """Keep the first of the rows that are of one read at one place of its signal.
+
+    :raises InputError: such rows have different labels.
+    """
+    columns = {name: np.concatenate([corpus.column(name) for corpus in rows.corpora]) for name in _SAME_CHUNK}
+    high, low = words(columns["read_id"])
+    place = columns["focus_raw_sample"]
+    order = np.lexsort((place, low, high))
+    same = np.zeros(len(order), dtype=bool)
+    same[1:] = (np.diff(high[order]) == 0) & (np.diff(low[order]) == 0) & (np.diff(place[order]) == 0)
+    clash = np.flatnonzero(same[1:] & (np.diff(rows.labels[order]) != 0))
+    if len(clash):
+        pair = sorted(order[clash[0] : clash[0] + 2].tolist())
+        told = " and ".join(f"'{rows.label_names[rows.labels[row]]}' in '{rows.path_of(row)}'" for row in pair)
+        raise InputError(
+            f"{len(clash)} reads have two labels: read {uuid.UUID(bytes=columns['read_id'][pair[0]].tobytes())} is {told}. "
+            "No network can learn from that, and no test can be right.",
+            hint="One library was prepared under two labels, or the same BAM twice; prepare the wrong one again.",
+        )
+    repeated = np.zeros(len(order), dtype=bool)
+    repeated[order] = same
+    result.leave_out(repeated, "repeated")
+    if repeated.any():
+        logger.warning("%d chunks are of reads that another corpus holds too, and are left out.", repeated.sum())
+    lowest, highest = extremes(rows.parents, rows.labels)
+    if (mixed := int((lowest < highest).sum())) and len(rows.corpora) > 1:
+        logger.warning("%d parent reads have chunks of different labels; each of them lies in one split.", mixed)
+
+
+def _subsample(result: Assignment, rows: Rows, limit: int, balance_by: str | None) -> None:
+    group, num_groups = _balance_groups(rows, balance_by)
+    cells = group * len(rows.label_names) + rows.labels
+    limits = np.full(num_groups * len(rows.label_names), limit)
+    _limit(result, rows, result.open, cells, limits, _SUBSAMPLE, "subsampled")
+
+
+def _balance(result: Assignment, rows: Rows, balance_by: str | None) -> None:
+    """Leave out, in every split and group, what there is more of one label than of the rarest."""
+    group, num_groups = _balance_groups(rows, balance_by)
+    num_labels = len(rows.label_names)
+    used = result.split != UNUSED_CODE
+    cells = (np.where(used, result.split, 0) * num_groups + group) * num_labels + rows.labels
+    counts = np.bincount(cells[used], minlength=len(SPLITS) * num_groups * num_labels).reshape(-1, num_labels)
+    limits = np.repeat(counts.min(axis=1), num_labels)
+    _limit(result, rows, used, cells, limits, _BALANCE, "unbalanced")
+
+
+def _balance_groups(rows: Rows, balance_by: str | None) -> tuple[Codes, int]:
+    if balance_by is None:
+        return np.zeros(len(rows), dtype=np.int64), 1
+    groups = group_rows(rows.corpora, balance_by)
+    return groups.codes, len(groups.names)
+
+
+def _limit(
+    result: Assignment, rows: Rows, chosen: Mask, cells: Codes, limits: Codes, purpose: int, reason: str
+) -> None:
+    """Leave out what of the chosen rows exceeds the limit of its cell, by rank of the parent read and then by read id."""
+    ranks = reshuffled(rows.parents.ranks, purpose)[rows.parents.codes]
+    high, low = words(np.concatenate([corpus.column("read_id") for corpus in rows.corpora]))
+    surplus = np.zeros(len(rows), dtype=bool)
+    surplus[chosen] = ~keep_first(cells[chosen], (ranks[chosen], high[chosen], low[chosen]), limits)
+    result.leave_out(surplus, reason)
 
 
 def _keep_apart(result: Assignment, parents: Parents, held: Mask) -> None:

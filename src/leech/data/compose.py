@@ -7,6 +7,7 @@ copied; the corpora are put in the order of their content, so that their order o
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -80,6 +81,7 @@ def merge(corpora: Sequence[Path], config: MergeConfig, output: Path, *, force: 
     :raises ConfigError: a positive label that no corpus has, or options that cannot be carried out.
     """
     check_choices(config)
+    weights = _source_weights(corpora, config.weight)
     # Sorted by content, so that the order on the command line changes nothing.
     opened = sorted((Corpus.open(path) for path in corpora), key=lambda corpus: corpus.manifest.digest)
     _check_sources(opened)
@@ -91,7 +93,6 @@ def merge(corpora: Sequence[Path], config: MergeConfig, output: Path, *, force: 
         labels=joined_codes(opened, "label", categories["label"]),
         label_names=categories["label"],
     )
-    _warn_repeated(opened)
     assignment = assign(rows, config)
     counts = _counted(rows, assignment.split, with_calibration=len(config.split) > 3)
     _check_filled(counts, config)
@@ -105,9 +106,15 @@ def merge(corpora: Sequence[Path], config: MergeConfig, output: Path, *, force: 
             categories=categories,
             counts=_ladder(opened, assignment).ladder(),
             runs=dict(sorted((run, rate) for corpus in opened for run, rate in corpus.manifest.runs.items())),
-            settings=to_mapping(config),
+            # Weights stand beside their sources: here they would hold paths.
+            settings={name: value for name, value in to_mapping(config).items() if name != "weight"},
             sources=[
-                Source(os.path.relpath(corpus.path.resolve(), output.resolve()), corpus.manifest.digest, len(corpus))
+                Source(
+                    path=os.path.relpath(corpus.path.resolve(), output.resolve()),
+                    digest=corpus.manifest.digest,
+                    num_chunks=len(corpus),
+                    weight=weights[corpus.path.resolve()],
+                )
                 for corpus in opened
             ],
             positive_label=config.positive_label,
@@ -212,11 +219,28 @@ def _ordered_labels(names: Sequence[str], positive_label: str | None) -> list[st
     return labels
 
 
-def _warn_repeated(opened: Sequence[Corpus]) -> None:
-    ids = np.concatenate([corpus.column("read_id") for corpus in opened]).view("V16").ravel()
-    extra = len(ids) - len(np.unique(ids))
-    if extra:
-        logger.warning(
-            "%d chunks are of reads that another corpus holds too; they lie in one split, but count more than once.",
-            extra,
-        )
+def _source_weights(corpora: Sequence[Path], texts: Sequence[str]) -> dict[Path, float]:
+    """Return the weight in the loss of every corpus, by its resolved path.
+
+    :raises ConfigError: a text that is not CORPUS=WEIGHT, a corpus that is not merged, or a weight that is not above 0.
+    """
+    weights = {path.resolve(): 1.0 for path in corpora}
+    for text in texts:
+        path, equals, number = text.rpartition("=")
+        try:
+            weight = float(number)
+        except ValueError:
+            weight = math.nan
+        if not equals or not 0 < weight < math.inf:
+            raise ConfigError(
+                f"--weight '{text}' is not CORPUS=WEIGHT with a weight above 0.",
+                hint="For example: --weight charged.corpus=2. Leave a corpus out to give it no weight.",
+            )
+        if Path(path).resolve() not in weights:
+            close = nearest(path, [str(corpus) for corpus in corpora])
+            raise ConfigError(
+                f"--weight '{text}' names a corpus that is not merged here.",
+                hint=f"Did you mean '{close}'?" if close else "Name it as it is named among the corpora.",
+            )
+        weights[Path(path).resolve()] = weight
+    return weights

@@ -62,8 +62,23 @@ class MergeConfig:
     fold: int | None = knob(
         None, minimum=1, help="Which fold, from 1, is the test split; the other shares divide the other folds."
     )
+    subsample: int | None = knob(
+        None, minimum=1, help="Chunks kept of every label at most (of every label and group with --balance-by)."
+    )
+    balance: bool = knob(
+        False,
+        help="Keep as many chunks of one label as of another in every split (and in every group of --balance-by).",
+    )
+    balance_by: Literal["reference", "isotype", "flow_cell", "sample", "run"] | None = knob(
+        None, help="What --subsample and --balance count by, beside the label."
+    )
+    weight: tuple[str, ...] = knob(
+        (),
+        metavar="CORPUS=WEIGHT",
+        help="Weight of a corpus's chunks in the training loss; 1 where none is given. Repeatable.",
+    )
     positive_label: str | None = knob(None, help="Which of two labels counts as positive; training needs to know.")
-    seed: int = knob(0, minimum=0, maximum=2**64 - 1, help="Seed of the split.")
+    seed: int = knob(0, minimum=0, maximum=2**64 - 1, help="Seed of the split and of what is left out.")
 
     def __post_init__(self) -> None:
         given = " ".join(f"{share:g}" for share in self.split)

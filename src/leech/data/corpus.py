@@ -342,6 +342,13 @@ class Corpus:
             return self._map(name)
         return self.gather(np.arange(len(self), dtype=np.int64), [name])[name]
 
+    def weights(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the weight of each row in the training loss: that of its source, and 1 without sources."""
+        if not self.parts:
+            return np.ones(len(rows))
+        by_source = np.array([source.weight for source in self.manifest.sources])
+        return by_source[np.searchsorted(self._starts, rows, side="right") - 1]
+
     def rows(self, split: str | None = None) -> NDArray[np.int64]:
         """Return the row numbers of one split, ascending; all rows for None.
 

@@ -96,13 +96,14 @@ def reshuffled(ranks: NDArray[np.uint64], purpose: int) -> NDArray[np.uint64]:
     return mixed ^ (mixed >> np.uint64(31))
 
 
-def keep_lowest(cells: Codes, ranks: NDArray[np.uint64], limits: Codes) -> Mask:
-    """Keep, of each cell, the rows of lowest rank, as many as its limit allows; equal ranks in the order of rows.
+def keep_first(cells: Codes, keys: Sequence[NDArray[np.uint64]], limits: Codes) -> Mask:
+    """Keep, of each cell, the rows of lowest keys, as many as its limit allows; equal keys in the order of rows.
 
     :param cells: cell of each row, from 0.
+    :param keys: of each row, the first one first.
     :param limits: by cell.
     """
-    order = np.lexsort((ranks, cells))
+    order = np.lexsort((*reversed(keys), cells))
     sizes = np.bincount(cells, minlength=len(limits))
     starts = np.cumsum(sizes) - sizes
     keep = np.empty(len(cells), dtype=bool)
@@ -134,12 +135,20 @@ def deal(who: Deal, chosen: Mask, shares: Sequence[float], purpose: int) -> Code
 def spanning(parents: Parents, parts: Codes) -> Mask:
     """Return which dealt rows belong to a parent whose rows were dealt to more than one part."""
     dealt = parts != NOWHERE
-    lowest = np.full(len(parents.ranks), np.iinfo(np.int64).max)
-    highest = np.full(len(parents.ranks), NOWHERE)
-    np.minimum.at(lowest, parents.codes[dealt], parts[dealt])
-    np.maximum.at(highest, parents.codes[dealt], parts[dealt])
+    lowest, highest = extremes(parents, parts, dealt)
     torn: Mask = dealt & (lowest != highest)[parents.codes]
     return torn
+
+
+def extremes(parents: Parents, values: Codes, chosen: Mask | None = None) -> tuple[Codes, Codes]:
+    """Return the lowest and the highest value of each parent's chosen rows; a parent without any has the lowest above."""
+    codes = parents.codes if chosen is None else parents.codes[chosen]
+    values = values if chosen is None else values[chosen]
+    lowest = np.full(len(parents.ranks), np.iinfo(np.int64).max)
+    highest = np.full(len(parents.ranks), np.iinfo(np.int64).min)
+    np.minimum.at(lowest, codes, values)
+    np.maximum.at(highest, codes, values)
+    return lowest, highest
 
 
 def _deal_parents(who: Deal, chosen: Mask, shares: NDArray[np.float64], purpose: int) -> Codes:
