@@ -20,6 +20,7 @@ def chunks(count, *, seed=0, label="charged", references=("a", "b"), flow_cells=
     columns["reference"] = generator.integers(0, len(references), count).astype(np.int32)
     for name in ("run", "sample", "label"):
         columns[name][:] = 0
+    columns["junction_indel"] %= 3
     columns["flow_cell"][:] = np.arange(count) % len(flow_cells)
     columns["read_id"] = generator.integers(0, 256, (count, 16), dtype=np.uint8)
     columns["parent_id"] = columns["read_id"].copy()

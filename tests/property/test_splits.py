@@ -248,7 +248,7 @@ def test_too_few_groups_are_refused_with_their_numbers():
     table = [(read, "ab"[read % 2], "r", "FG"[read % 2]) for read in range(40)]
     with pytest.raises(InputError, match=r"2 groups cannot be dealt whole to 3 parts.*1 hold 'a', 1 hold 'b'"):
         assigned(table, build(MergeConfig, {"split_by": "flow_cell"}))
-    with pytest.raises(InputError, match="1 groups cannot be dealt whole to 5 parts"):
+    with pytest.raises(InputError, match="--split-by reference: 1 groups cannot be dealt whole to 5 parts"):
         assigned(table, build(MergeConfig, {"split_by": "reference", "folds": 5, "fold": 1}))
 
 

@@ -258,7 +258,7 @@ def test_a_reader_that_has_enough_ends_the_run_without_a_word():
     program = (
         "import sys; from types import SimpleNamespace; from leech.cli.main import main\n"
         "result = SimpleNamespace(to_mapping=lambda: {}, tables=lambda: [])\n"
-        "sys.modules['leech.data.inspect'] = SimpleNamespace(inspect=lambda path: result)\n"
+        "sys.modules['leech.data.inspect'] = SimpleNamespace(inspect=lambda *_, **__: result)\n"
         "sys.exit(main(['data', 'inspect', 'corpus', '--json']))"
     )
     read_end, write_end = os.pipe()
@@ -363,7 +363,7 @@ def test_what_was_asked_for_is_exit_code_0_on_stdout(capsys, words):
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize(("flag", "level"), [(None, "INFO"), ("-v", "DEBUG"), ("--quiet", "WARNING")])
 def test_verbose_and_quiet_set_the_level(monkeypatch, late, flag, level):
-    monkeypatch.setitem(sys.modules, "leech.data.inspect", SimpleNamespace(inspect=lambda _: Result()))
+    monkeypatch.setitem(sys.modules, "leech.data.inspect", SimpleNamespace(inspect=lambda *_, **__: Result()))
     flags = [flag] if flag else []
     words = ["data", "inspect", "corpus"]
     assert main([*words, *flags] if late else [*flags, *words]) == 0

@@ -88,3 +88,15 @@ class MergeConfig:
             )
         if abs(sum(self.split) - 1) > 1e-6:
             raise ValueError(f"split shares {given} sum to {sum(self.split):g}; they must sum to 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class InspectConfig:
+    """How ``leech data inspect`` looks."""
+
+    html: Path | None = knob(None, help="Page to write, one file with all tables and figures in it.")
+    sample: int = knob(
+        10000, minimum=0, help="Chunks looked at one by one for geometry, levels and means, as many of every label."
+    )
+    examples: int = knob(3, minimum=0, maximum=100, help="Chunks of every label that are shown one by one.")
+    seed: int = knob(0, minimum=0, help="Seed of the choice of chunks.")

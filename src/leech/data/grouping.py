@@ -31,9 +31,11 @@ _NAMED = re.compile(rf"(?<![A-Za-z])[if]?({'|'.join(_AMINO_ACIDS)})\d*(?![A-Za-z
 class Groups(NamedTuple):
     """The group of every row.
 
+    :ivar grouping: what rows are grouped by, for messages.
     :ivar codes: int64 (num_rows,), positions in ``names``.
     """
 
+    grouping: str
     codes: NDArray[np.int64]
     names: list[str]
 
@@ -85,7 +87,8 @@ def group_rows(corpora: Sequence[Corpus], grouping: str) -> Groups:
     names = joined_categories(corpora)[column]
     codes = joined_codes(corpora, column, names)
     if grouping != "isotype":
-        return Groups(codes, names)
+        return Groups(grouping, codes, names)
     of_reference = [amino_acid(name) for name in names]
     isotypes = list(dict.fromkeys(of_reference))
-    return Groups(np.array([isotypes.index(name) for name in of_reference], dtype=np.int64)[codes], isotypes)
+    codes = np.array([isotypes.index(name) for name in of_reference], dtype=np.int64)[codes]
+    return Groups(grouping, codes, isotypes)

@@ -214,6 +214,7 @@ def _deal_in_order(fractions: NDArray[np.float64], shares: NDArray[np.float64]) 
 
 
 def _require_enough_groups(who: Deal, counts: NDArray[np.int64], num_parts: int) -> None:
+    assert who.groups is not None
     num_groups = int((counts.sum(axis=1) > 0).sum())
     by_label = {name: int((counts[:, code] > 0).sum()) for code, name in enumerate(who.label_names)}
     by_label = {name: number for name, number in by_label.items() if number}
@@ -221,7 +222,7 @@ def _require_enough_groups(who: Deal, counts: NDArray[np.int64], num_parts: int)
         return
     listed = ", ".join(f"{number} hold '{name}'" for name, number in by_label.items())
     raise InputError(
-        f"{num_groups} groups cannot be dealt whole to {num_parts} parts so that each has every label: "
-        f"{listed or 'none is left'}.",
+        f"--split-by {who.groups.grouping}: {num_groups} groups cannot be dealt whole to {num_parts} parts so that each has "
+        f"every label: {listed or 'none is left'}.",
         hint="Ask for fewer parts (a share of 0 asks for none, --folds for K), or choose another --split-by.",
     )
