@@ -7,17 +7,20 @@ read, in order; chunks are in the order of the reads that were used; columns as 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from leech.data.anchors import Site
+from leech.data.anchors import Site, Sites
 from leech.data.corpus import ChunkArrays, column_layout
 from leech.data.features import LEVEL_COLUMNS, measure_levels
 from leech.data.moves import (
+    INDEL_NONE,
     bounds_in_sequence,
+    in_query,
     motif_indel,
     moves_agree,
     reference_bounds,
@@ -39,11 +42,14 @@ class CutResult(NamedTuple):
     :ivar chunks: the chunks of the reads whose outcome is "used", in order.
     :ivar outcomes: one per read.
     :ivar sample_rates: Hz by run name.
+    :ivar junction: reads that could be cut, by (label, state of the motif in the alignment), whether or not
+        ``require_clean_junction`` then took them out; a missing label is the empty text.
     """
 
     chunks: ChunkArrays
     outcomes: tuple[str, ...]
     sample_rates: dict[str, int]
+    junction: Counter[tuple[str, int]]
 
 
 class Frame(NamedTuple):
@@ -83,22 +89,42 @@ def frame_read(read: AlignedRead, raw: NDArray[np.int16], site: Site, recipe: Re
     used = trim(read, raw)
     if isinstance(used, str):
         return used
-    alignment = trace_alignment(read.cigar, read.reference_start)
-    if not alignment.covers(site.focus):
-        return "focus_not_aligned"
     normalisation = median_mad(used)
-    if normalisation is None:
-        return "constant_signal"
     moves = np.frombuffer(read.move_table.moves, dtype=np.int8)
     query_bounds = bounds_in_sequence(moves, read.move_table.stride, len(used), recipe.reverse_signal)
-    first = site.focus - recipe.bases_before
+    base_bounds = _window_bounds(read, site, query_bounds, recipe)
+    if base_bounds is None:
+        return "focus_not_aligned"
+    if normalisation is None:
+        return "constant_signal"
     return Frame(
         signal=used[::-1] if recipe.reverse_signal else used,
-        base_bounds=reference_bounds(alignment, query_bounds, first, recipe.num_bases),
+        base_bounds=base_bounds,
         shift=normalisation[0],
         scale=normalisation[1],
         median_dwell=float(np.median(np.diff(query_bounds))),
     )
+
+
+def _window_bounds(
+    read: AlignedRead, site: Site, query_bounds: NDArray[np.int64], recipe: Recipe
+) -> NDArray[np.int64] | None:
+    """Return the boundaries of the base window's bases, or None where the focus base has none."""
+    first = site.focus - recipe.bases_before
+    if recipe.anchor == "basecall":
+        positions = np.arange(first, first + recipe.num_bases + 1)
+        return query_bounds[np.clip(positions, 0, len(query_bounds) - 1)]
+    alignment = trace_alignment(read.cigar, read.reference_start)
+    if not alignment.covers(site.focus):
+        return None
+    return reference_bounds(alignment, query_bounds, first, recipe.num_bases)
+
+
+def junction_state(read: AlignedRead, site: Site, recipe: Recipe) -> int:
+    """Return the state of the site's motif in the alignment, see :func:`leech.data.moves.motif_indel`."""
+    if recipe.anchor == "basecall":
+        return motif_indel(in_query(read.cigar), 0, site.motif_start, site.motif_end)
+    return motif_indel(read.cigar, read.reference_start, site.motif_start, site.motif_end)
 
 
 def focus_sample(base_bounds: NDArray[np.int64], recipe: Recipe) -> int:
@@ -110,7 +136,7 @@ def focus_sample(base_bounds: NDArray[np.int64], recipe: Recipe) -> int:
 def cut(
     reads: Sequence[AlignedRead],
     signals: Mapping[bytes, RawRead | None],
-    sites: Sequence[Site | str],
+    sites: Sites,
     references: Sequence[str],
     recipe: Recipe,
     *,
@@ -122,23 +148,34 @@ def cut(
     :param signals: decoded reads by parent id, None where decoding failed; a missing id is not in the POD5.
     :param sites: by reference number.
     :param references: names by reference number.
-    :param label: state of all reads; None for unknown.
+    :param label: state of all reads whose site does not say it; None for unknown.
     :param sample: overrides the sample name of the POD5.
     """
     outcomes: list[str] = []
     used: list[tuple[AlignedRead, Site, RawRead, Frame]] = []
+    states: list[int] = []
+    junction: Counter[tuple[str, int]] = Counter()
     for read in reads:
         raw = signals.get(read.parent_id, "not_in_pod5")
-        site = sites[read.reference]
+        site = sites[read.reference] if read.site is None else read.site
+        assert site is not None
         if isinstance(site, str):
             outcomes.append(site)
         elif isinstance(raw, str) or raw is None:
             outcomes.append(raw or "signal_unreadable")
         else:
             frame = frame_read(read, raw.signal, site, recipe)
-            outcomes.append(frame if isinstance(frame, str) else USED)
-            if not isinstance(frame, str):
-                used.append((read, site, raw, frame))
+            if isinstance(frame, str):
+                outcomes.append(frame)
+                continue
+            state = junction_state(read, site, recipe)
+            junction[site.label or label or "", state] += 1
+            if recipe.require_clean_junction and state != INDEL_NONE:
+                outcomes.append("junction_indel")
+                continue
+            outcomes.append(USED)
+            states.append(state)
+            used.append((read, site, raw, frame))
     rows = _allocate(len(used), recipe)
     categories = _Categories()
     for row, (read, site, raw, frame) in enumerate(used):
@@ -146,17 +183,17 @@ def cut(
         rows["sequence"][row] = site.sequence
         if site.expected_level is not None:
             rows["expected_level"][row] = site.expected_level
-        motif_end = site.motif_start + len(recipe.motif)
-        rows["junction_indel"][row] = motif_indel(read.cigar, read.reference_start, site.motif_start, motif_end)
+        rows["junction_indel"][row] = states[row]
         rows["mapq"][row] = read.mapq
         rows["reference"][row] = categories.code("reference", references[read.reference])
         rows["flow_cell"][row] = categories.code("flow_cell", raw.run.flow_cell)
         rows["run"][row] = categories.code("run", raw.run.run)
         rows["sample"][row] = categories.code("sample", raw.run.sample if sample is None else sample)
-        rows["label"][row] = -1 if label is None else categories.code("label", label)
+        state_name = label if site.label is None else site.label
+        rows["label"][row] = -1 if state_name is None else categories.code("label", state_name)
     _fill_levels(rows, [frame for *_, frame in used], recipe)
     rates = {raw.run.run: raw.run.sample_rate for _, _, raw, _ in used}
-    return CutResult(ChunkArrays(rows, categories.names), tuple(outcomes), rates)
+    return CutResult(ChunkArrays(rows, categories.names), tuple(outcomes), rates, junction)
 
 
 class _Categories:

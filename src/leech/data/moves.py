@@ -170,3 +170,12 @@ def motif_indel(cigar: Cigar, reference_start: int, start: int, end: int) -> int
             if between_matches and gap_start < end and gap_end > start:
                 return INDEL_PRESENT
     return INDEL_NONE if matched == end - start else INDEL_PARTIAL
+
+
+def in_query(cigar: Cigar) -> Cigar:
+    """Return the alignment seen from the query: what is inserted for the reference is missing in it, and the reverse.
+
+    With it, :func:`motif_indel` classifies an interval of SEQ (alignment from position 0).
+    """
+    turned = {1: 2, 4: 2, 2: 1, 3: 1}
+    return [(turned.get(operation, operation), length) for operation, length in cigar if operation not in (5, 6)]

@@ -26,6 +26,7 @@ from leech.data.config import ReadSources
 from leech.data.corpus import stored_table
 from leech.data.prepare import ladder_table, refuse_empty, warn_about_losses
 from leech.data.reasons import NOT_A_LOSS, USED, Counts
+from leech.data.sites import sites_for_model
 from leech.data.stream import RecordBatch, open_stream
 from leech.errors import ConfigError
 from leech.models.bundle import LoadedModel, load_bundle
@@ -107,7 +108,9 @@ def predict(
     groups: Counter[tuple[str, str]] = Counter()
     replaced = 0
     with ExitStack() as stack:
-        stream = stack.enter_context(open_stream(sources, bundle.recipe, stored_table(model, bundle.recipe)))
+        sites = sites_for_model(model, bundle.recipe, sources.read_sites)
+        table = stored_table(model, bundle.recipe)
+        stream = stack.enter_context(open_stream(sources, bundle.recipe, table, sites))
         partial = stack.enter_context(atomic_file(output, force=force))
         tables, table_paths = _open_tables(stack, config, output, force)
         header = header_with_program(stream.header, stamp.versions["leech"], " ".join(stamp.command))
