@@ -140,6 +140,8 @@ def other_value(option, default):
     if isinstance(option.type, click.Choice):
         choice = next((choice for choice in option.type.choices if choice != default), default)
         return [flag, choice], choice
+    if option.nargs == 2:
+        return [flag, "7", "9"], (7, 9)
     if option.nargs == 3:
         return [flag, "0.5", "0.25", "0.25"], (0.5, 0.25, 0.25)
     if isinstance(option.type, click.Path):

@@ -118,6 +118,8 @@ def describe_site(
     """
     if not 0 <= focus < len(codes):
         return "focus_outside_reference"
+    # Before levels are looked up: the level of a base tells of its neighbours too.
+    codes = _masked(codes, focus, recipe.mask_sequence)
     expected = None
     if table is not None:
         assert recipe.kmer_centre is not None
@@ -235,6 +237,16 @@ def find_sites(
 
 def _site_at(place: Place, codes: NDArray[np.uint8], recipe: Recipe, table: KmerTable | None) -> Site | str:
     return describe_site(codes, place.start, (place.start, place.end), recipe, table, place.label)
+
+
+def _masked(codes: NDArray[np.uint8], focus: int, side: str) -> NDArray[np.uint8]:
+    """Return the codes with all bases on one side of the focus base unknown."""
+    if side == "none":
+        return codes
+    masked = codes.copy()
+    hidden = slice(0, focus) if side == "before" else slice(focus + 1, None)
+    masked[hidden] = UNKNOWN_BASE
+    return masked
 
 
 def _window(values: NDArray[Any], start: int, length: int, filler: np.generic) -> NDArray[Any]:

@@ -26,7 +26,7 @@ from leech.data.moves import (
     reference_bounds,
     trace_alignment,
 )
-from leech.data.normalise import median_mad
+from leech.data.normalise import normalise
 from leech.data.pod5 import RawRead
 from leech.data.reads import AlignedRead
 from leech.data.reasons import USED
@@ -44,12 +44,14 @@ class CutResult(NamedTuple):
     :ivar sample_rates: Hz by run name.
     :ivar junction: reads that could be cut, by (label, state of the motif in the alignment), whether or not
         ``require_clean_junction`` then took them out; a missing label is the empty text.
+    :ivar num_context_cut: chunks whose ``context_bases`` span more samples than the window has.
     """
 
     chunks: ChunkArrays
     outcomes: tuple[str, ...]
     sample_rates: dict[str, int]
     junction: Counter[tuple[str, int]]
+    num_context_cut: int
 
 
 class Frame(NamedTuple):
@@ -84,24 +86,24 @@ def trim(read: AlignedRead, raw: NDArray[np.int16]) -> NDArray[np.int16] | str:
     return raw[read.signal_start : end]
 
 
-def frame_read(read: AlignedRead, raw: NDArray[np.int16], site: Site, recipe: Recipe) -> Frame | str:
+def frame_read(read: AlignedRead, raw: RawRead, site: Site, recipe: Recipe) -> Frame | str:
     """Place one read's bases on its signal, or return the reason why it cannot be used."""
-    used = trim(read, raw)
+    used = trim(read, raw.signal)
     if isinstance(used, str):
         return used
-    normalisation = median_mad(used)
     moves = np.frombuffer(read.move_table.moves, dtype=np.int8)
     query_bounds = bounds_in_sequence(moves, read.move_table.stride, len(used), recipe.reverse_signal)
     base_bounds = _window_bounds(read, site, query_bounds, recipe)
     if base_bounds is None:
         return "focus_not_aligned"
-    if normalisation is None:
-        return "constant_signal"
+    normalisation = normalise(recipe.normalisation, used, raw.calibration)
+    if isinstance(normalisation, str):
+        return normalisation
     return Frame(
         signal=used[::-1] if recipe.reverse_signal else used,
         base_bounds=base_bounds,
-        shift=normalisation[0],
-        scale=normalisation[1],
+        shift=normalisation.shift,
+        scale=normalisation.scale,
         median_dwell=float(np.median(np.diff(query_bounds))),
     )
 
@@ -164,7 +166,7 @@ def cut(
         elif isinstance(raw, str) or raw is None:
             outcomes.append(raw or "signal_unreadable")
         else:
-            frame = frame_read(read, raw.signal, site, recipe)
+            frame = frame_read(read, raw, site, recipe)
             if isinstance(frame, str):
                 outcomes.append(frame)
                 continue
@@ -178,8 +180,9 @@ def cut(
             used.append((read, site, raw, frame))
     rows = _allocate(len(used), recipe)
     categories = _Categories()
+    num_context_cut = 0
     for row, (read, site, raw, frame) in enumerate(used):
-        _fill_signal(rows, row, read, frame, recipe)
+        num_context_cut += _fill_signal(rows, row, read, frame, recipe)
         rows["sequence"][row] = site.sequence
         if site.expected_level is not None:
             rows["expected_level"][row] = site.expected_level
@@ -193,7 +196,7 @@ def cut(
         rows["label"][row] = -1 if state_name is None else categories.code("label", state_name)
     _fill_levels(rows, [frame for *_, frame in used], recipe)
     rates = {raw.run.run: raw.run.sample_rate for _, _, raw, _ in used}
-    return CutResult(ChunkArrays(rows, categories.names), tuple(outcomes), rates, junction)
+    return CutResult(ChunkArrays(rows, categories.names), tuple(outcomes), rates, junction, num_context_cut)
 
 
 class _Categories:
@@ -215,11 +218,16 @@ def _allocate(num_chunks: int, recipe: Recipe) -> dict[str, NDArray[Any]]:
     return {name: np.zeros((num_chunks, *shape), dtype=dtype) for name, (dtype, shape) in column_layout(recipe).items()}
 
 
-def _fill_signal(rows: dict[str, NDArray[Any]], row: int, read: AlignedRead, frame: Frame, recipe: Recipe) -> None:
+def _fill_signal(rows: dict[str, NDArray[Any]], row: int, read: AlignedRead, frame: Frame, recipe: Recipe) -> bool:
+    """Fill in all that depends on where the window lies; return whether it is too short for the context asked for."""
     length = len(frame.signal)
     focus = focus_sample(frame.base_bounds, recipe)
     start = focus - recipe.samples_before
-    first, last = max(start, 0), min(start + recipe.num_samples, length)
+    low, high = 0, length
+    if recipe.context_bases is not None:
+        low = int(frame.base_bounds[recipe.bases_before - recipe.context_bases[0]])
+        high = int(frame.base_bounds[recipe.bases_before + 1 + recipe.context_bases[1]])
+    first, last = max(start, low), min(start + recipe.num_samples, high)
     rows["signal"][row, first - start : last - start] = frame.signal[first:last]
     rows["valid_start"][row] = first - start
     rows["valid_end"][row] = last - start
@@ -232,6 +240,7 @@ def _fill_signal(rows: dict[str, NDArray[Any]], row: int, read: AlignedRead, fra
     rows["median_dwell"][row] = frame.median_dwell
     rows["read_id"][row] = np.frombuffer(read.read_id, dtype=np.uint8)
     rows["parent_id"][row] = np.frombuffer(read.parent_id, dtype=np.uint8)
+    return recipe.context_bases is not None and (low < start or high > start + recipe.num_samples)
 
 
 def _fill_levels(rows: dict[str, NDArray[Any]], frames: Sequence[Frame], recipe: Recipe) -> None:

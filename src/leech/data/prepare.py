@@ -145,11 +145,16 @@ def prepare(
         recipe = replace(recipe, kmer_table_sha256=table.sha256, kmer_size=table.size)
     elif recipe.kmer_centre is not None:
         raise InputError("A k-mer centre was given without a k-mer table.", hint="Add --kmer-table.")
+    if table is not None and recipe.normalisation == "picoamp":
+        logger.warning(
+            "Signal is in pA (--normalisation picoamp), so residuals mean something only if the k-mer table is in pA too."
+        )
     recipe, sites = settle_sites(recipe, config.sites, sources.read_sites)
     sites = settle_labels(sites, config.label, from_name=config.label_from_name)
     counts = Counts()
     runs: dict[str, int] = {}
     junction: Counter[tuple[str, int]] = Counter()
+    num_context_cut = 0
     with atomic_folder(output, force=force) as folder:
         with (
             open_stream(sources, recipe, table, sites, label=config.label, sample=config.sample) as stream,
@@ -161,6 +166,7 @@ def prepare(
                     counts.add_all(batch.outcomes)
                     runs.update(batch.cut.sample_rates)
                     junction.update(batch.cut.junction)
+                    num_context_cut += batch.cut.num_context_cut
                     task.advance(len(batch.records))
             refuse_empty(counts, sources.bam)
             settings = {
@@ -168,6 +174,8 @@ def prepare(
                 "frame": stream.frame.to_mapping(),
                 "junction": _by_label(junction),
             }
+            if recipe.context_bases is not None:
+                settings["num_context_cut"] = num_context_cut
             if isinstance(sites, BedSites):
                 sites.save(folder)
             elif sites is not None:
@@ -177,4 +185,14 @@ def prepare(
             writer.finish(counts=counts.ladder(), runs=runs, settings=settings)
         stamp.write(folder)
     warn_about_losses(counts)
+    if num_context_cut:
+        logger.warning(
+            "%d of %d chunks hold more samples in %d + 1 + %d bases than fit into the window's %d + %d, and were cut at "
+            "its ends; a wider window (--samples-before, --samples-after) shows them whole.",
+            num_context_cut,
+            counts.used,
+            *(recipe.context_bases or ()),
+            recipe.samples_before,
+            recipe.samples_after,
+        )
     return PrepareResult(output, counts.used, counts, stream.recipe, stream.frame, _by_label(junction))

@@ -72,6 +72,9 @@ REASONS: dict[str, Reason] = {
         "The reads were trimmed after basecalling; use the basecaller's own BAM, aligned without hard clipping.",
     ),
     "constant_signal": Reason("signal is constant", "Nothing to do."),
+    "bad_calibration": Reason(
+        "the POD5's calibration (offset, scale) is no use", "Choose another --normalisation, or mend the POD5."
+    ),
     "junction_indel": Reason(
         "the alignment has an indel at the site's motif or does not cover it",
         "Leave out --require-clean-junction; adducts cause indels.",

@@ -31,6 +31,9 @@ _AS_BEFORE: dict[str, Any] = {
     "site_source": "motif",
     "require_clean_junction": False,
     "sites_sha256": None,
+    "context_bases": None,
+    "dwell_offset": 0,
+    "mask_sequence": "none",
 }
 """Fields that came after recipes were first written, with the value that means what was done until then. At that value a
 field is no part of the digest, so that older corpora and models stay what they are."""
@@ -87,8 +90,31 @@ class Recipe:
     bases_after: int = knob(20, minimum=0, maximum=500, help="Bases after the focus whose sequence and dwell are kept.")
     feature_start: int = knob(-8, help="First base offset of the per-base level features (0 is the focus).")
     feature_end: int = knob(8, help="Last base offset of the per-base level features, inclusive.")
-    normalisation: Literal["mad"] = knob(
-        "mad", help="Per-read shift and scale: median and 1.4826 x MAD of the trimmed read."
+    context_bases: tuple[int, int] | None = knob(
+        None,
+        minimum=0,
+        maximum=500,
+        metavar="LEFT RIGHT",
+        help="Signal from this many bases before the focus base to this many after it, the rest of the window being "
+        "padding, so that fast and slow reads show the same bases; what does not fit into --samples-before and "
+        "--samples-after is cut off. Default: all samples of the window.",
+    )
+    dwell_offset: int = knob(
+        0,
+        minimum=-500,
+        maximum=500,
+        help="Dwell channels show the base this far 3' of theirs, because the motor that sets the pace sits some bases "
+        "away from where current is measured.",
+    )
+    mask_sequence: Literal["none", "before", "after"] = knob(
+        "none",
+        help="Side of the focus base whose sequence is hidden from the network, as letters and as expected levels, for "
+        "example 'after' for an adapter that differs between libraries.",
+    )
+    normalisation: Literal["mad", "zscore", "quantile", "picoamp"] = knob(
+        "mad",
+        help="Per-read shift and scale, of the trimmed read: median and 1.4826 x MAD; mean and standard deviation; middle "
+        "and distance of the 10 % and 90 % quantiles; or the POD5's calibration.",
     )
     reverse_signal: bool = knob(
         True, help="Signal runs 3'->5' in time, as for direct RNA; --no-reverse-signal for DNA."
@@ -113,6 +139,19 @@ class Recipe:
         if self.feature_start < -self.bases_before or self.feature_end > self.bases_after:
             raise ValueError(
                 f"feature offsets {self.feature_start}..{self.feature_end} reach beyond the base window "
+                f"{-self.bases_before}..{self.bases_after}; widen --bases-before/--bases-after"
+            )
+        start, end = self.feature_start + self.dwell_offset, self.feature_end + self.dwell_offset
+        if start < -self.bases_before or end > self.bases_after:
+            raise ValueError(
+                f"dwell_offset {self.dwell_offset} asks for the dwell of bases {start}..{end}, beyond the base window "
+                f"{-self.bases_before}..{self.bases_after}; widen --bases-before/--bases-after"
+            )
+        if self.context_bases is not None and (
+            self.context_bases[0] > self.bases_before or self.context_bases[1] > self.bases_after
+        ):
+            raise ValueError(
+                f"context_bases {self.context_bases[0]} {self.context_bases[1]} reach beyond the base window "
                 f"{-self.bases_before}..{self.bases_after}; widen --bases-before/--bases-after"
             )
 
