@@ -104,17 +104,29 @@ def median_mad(signal: NDArray[np.int16]) -> tuple[float, float] | None:
     lowest = int(signal.min())
     counts = np.bincount(signal.astype(np.int64) - lowest)
     # Twice the median is an integer, and so is twice each deviation from it: no rounding enters.
-    twice_median = _twice_median(counts)
-    deviations = np.abs(2 * np.arange(len(counts)) - twice_median)
-    twice_mad = _twice_median(np.bincount(deviations, weights=counts)) / 2
+    twice_median = _sum_of_middles(counts)
+    # Fold the histogram at the median. Its two halves begin at the same deviation: 0, or half a unit where the median
+    # lies between two values.
+    up, is_between = counts[(twice_median + 1) // 2 :], twice_median % 2
+    down = counts[: twice_median // 2 + 1][::-1]
+    folded = np.zeros(max(len(up), len(down)), dtype=counts.dtype)
+    folded[: len(up)] += up
+    if is_between:
+        folded[: len(down)] += down
+    else:
+        folded[1 : len(down)] += down[1:]
+    # The middles count whole units; a half unit each comes on top where the median lies between two values.
+    twice_mad = _sum_of_middles(folded) + is_between
     if twice_mad == 0:
         return None
     return twice_median / 2 + lowest, MAD_TO_SD * twice_mad / 2
 
 
-def _twice_median(counts: NDArray[np.generic]) -> int:
+def _sum_of_middles(counts: NDArray[np.int64]) -> int:
     """Return lower plus upper median of the values 0, 1, 2 ... that occur ``counts`` times."""
-    cumulative = np.cumsum(counts)
+    cumulative = counts.cumsum()
     total = int(cumulative[-1])
-    lower, upper = np.searchsorted(cumulative, [(total - 1) // 2, total // 2], side="right")
-    return int(lower) + int(upper)
+    lower = int(cumulative.searchsorted((total - 1) // 2, side="right"))
+    # The upper one is the same value unless the samples split evenly right behind the lower one.
+    upper = lower if cumulative[lower] > total // 2 else int(cumulative.searchsorted(total // 2, side="right"))
+    return lower + upper
