@@ -316,7 +316,7 @@ def test_being_told_to_end_cleans_up_like_an_interrupt(tmp_path):
     program = (
         "import os, signal, sys; from pathlib import Path; from types import SimpleNamespace\n"
         "from leech.cli.main import main; from leech.provenance import atomic_file\n"
-        "def inspect(path):\n"
+        "def inspect(*_, **__):\n"
         "    with atomic_file(Path('out.json')):\n"
         "        os.kill(os.getpid(), signal.SIGTERM)\n"
         "sys.modules['leech.data.inspect'] = SimpleNamespace(inspect=inspect)\n"
