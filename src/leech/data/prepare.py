@@ -19,6 +19,7 @@ from leech.data.frame import FrameVerdict
 from leech.data.levels import KmerTable
 from leech.data.reasons import NOT_A_LOSS, REASONS, Counts
 from leech.data.recipe import Recipe
+from leech.data.recut import record_inputs
 from leech.data.stream import open_stream
 from leech.errors import InputError
 from leech.provenance import Stamp, atomic_folder
@@ -130,6 +131,7 @@ def prepare(
             if table is not None:
                 table.save(folder)
             writer.finish(counts=counts.ladder(), runs=runs, settings=settings)
+        record_inputs(folder, output, sources)
         stamp.write(folder)
     warn_about_losses(counts)
     return PrepareResult(output, counts.used, counts, stream.recipe, stream.frame)
