@@ -98,7 +98,8 @@ def _locate(value: Any, corpus: Path) -> Any:
         raise InputError(f"the BAM of corpus '{corpus}' was read from standard input")
     if not isinstance(value, dict):
         return value
-    beside, absolute = corpus.resolve() / value["relative"], Path(value["absolute"])
+    # A resolved folder has no links, so dropping ".." by name alone goes where the system would.
+    beside, absolute = Path(os.path.normpath(corpus.resolve() / value["relative"])), Path(value["absolute"])
     for place in (beside, absolute):
         if place.exists():
             return place

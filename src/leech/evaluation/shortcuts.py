@@ -122,6 +122,8 @@ def _draw(corpus: Corpus, config: CheckConfig) -> _Reads:
     generator = np.random.default_rng(config.seed)
     drawn = [generator.permutation(np.flatnonzero(label == code))[: config.max_reads] for code in present]
     rows = np.sort(np.concatenate(drawn)).astype(np.int64)
+    if config.group_by != "parent":
+        rows = _one_per_parent(corpus, rows)
     columns = corpus.gather(rows, ["parent_id", "flow_cell", "reference"])
     parents = parent_codes(columns["parent_id"])
     codes = np.searchsorted(present, label[rows]).astype(np.int64)
@@ -143,6 +145,12 @@ def _draw(corpus: Corpus, config: CheckConfig) -> _Reads:
             hint="Use --group-by parent.",
         )
     return reads
+
+
+def _one_per_parent(corpus: Corpus, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Keep one child of each parent: two may lie on two references, and must not meet across folds."""
+    parents = parent_codes(corpus.gather(rows, ["parent_id"])["parent_id"])
+    return rows[np.sort(np.unique(parents, return_index=True)[1])]
 
 
 def _has_all_labels(labels: Codes, folds: Codes) -> bool:

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 from leech.config import to_mapping
 from leech.console import Table, logger
 from leech.data.corpus import Corpus
-from leech.errors import LeechError
+from leech.errors import InputError, LeechError
 from leech.evaluation.config import CheckConfig
 from leech.evaluation.intervals import Estimate
 from leech.provenance import read_description
@@ -201,7 +201,10 @@ def warn_unchecked(corpus: Corpus) -> None:
     content: Mapping[str, Any] = {}
     if path.is_file():
         remedy = "Run 'leech data check' again."
-        content = read_description(path, "check", form=FORMAT, schema_version=SCHEMA_VERSION, remedy=remedy)
+        try:
+            content = read_description(path, "check", form=FORMAT, schema_version=SCHEMA_VERSION, remedy=remedy)
+        except InputError as error:
+            logger.warning("%s", error.message)
     if content.get("corpus_digest") != corpus.manifest.digest:
         logger.warning(
             "Corpus '%s' was never checked for shortcuts; 'leech data check %s' says whether its label can be read from "
