@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -52,6 +53,11 @@ class _Reads(NamedTuple):
     def per_label(self) -> tuple[int, ...]:
         return tuple(np.bincount(self.labels, minlength=len(self.names)).tolist())
 
+    def select(self, chosen: NDArray[np.int64]) -> _Reads:
+        # Parents are numbered again without gaps, as the bootstrap draws them by number.
+        parents = np.unique(self.parents[chosen], return_inverse=True)[1].reshape(-1).astype(np.int64)
+        return _Reads(self.rows[chosen], self.labels[chosen], self.names, parents, self.folds[chosen])
+
 
 def check(
     path: Path, config: CheckConfig, output: Path | None, *, force: bool, progress: Progress, stamp: Stamp
@@ -65,34 +71,41 @@ def check(
     corpus = Corpus.open(path)
     given = _open_control(corpus, config)
     reads = _draw(corpus, config)
-    with progress.task("check", unit="probes", total=len(_IDENTITY) + 4) as task:
-        probes = list(_identity_probes(corpus, reads, config, task))
-        with progress.task("control", unit="records") as cutting:
-            control, lost = _control_probe(corpus, reads, given, config, cutting)
-        task.advance()
-        columns = corpus.gather(reads.rows, _WINDOW_COLUMNS)
-        site = _probe(reads, "site", "site", False, _window(columns, corpus.recipe), config)
-        task.advance()
-    probes += [control, site]
-    result = CheckResult(
-        path=path,
-        corpus_digest=corpus.manifest.digest,
-        labels=reads.names,
-        probes=tuple(probes),
-        verdict=judge(probes),
-        lost=lost,
-        config=config,
-    )
-    text = json.dumps({**result.to_mapping(), "provenance": stamp.to_mapping()}, indent=2, allow_nan=False) + "\n"
-    if output is not None:
-        with atomic_file(output, force=force) as partial:
-            partial.write_text(text, encoding="utf-8")
+    with ExitStack() as stack:
+        # Entered first, so that an output that may not be written is refused before the work.
+        copy = None if output is None else stack.enter_context(atomic_file(output, force=force))
+        with progress.task("control window", unit="records") as task:
+            control = _find_control(corpus, reads, given, config, task)
+        with progress.task("check", unit="probes", total=len(_IDENTITY) + 4) as task:
+            probes = _identity_probes(corpus, reads, config, task)
+            probes.append(_control_probe(control, reads, config))
+            task.advance()
+            site = _window(corpus.gather(reads.rows, _WINDOW_COLUMNS), corpus.recipe)
+            probes.append(_probe(reads, "site", "site", False, site, config))
+            task.advance()
+        result = CheckResult(
+            path=path,
+            corpus_digest=corpus.manifest.digest,
+            labels=reads.names,
+            probes=tuple(probes),
+            verdict=judge(probes),
+            lost=control.lost,
+            config=config,
+        )
+        text = json.dumps({**result.to_mapping(), "provenance": stamp.to_mapping()}, indent=2, allow_nan=False) + "\n"
+        if copy is not None:
+            copy.write_text(text, encoding="utf-8")
+    _record(path, text)
+    return result
+
+
+def _record(corpus: Path, text: str) -> None:
     try:
-        with atomic_file(path / FILE_NAME, force=True) as partial:
+        with atomic_file(corpus / FILE_NAME, force=True) as partial:
             partial.write_text(text, encoding="utf-8")
     except InputError as error:
+        # A corpus of somebody else's may lie in a folder that is read only.
         logger.warning("The check is not recorded with the corpus, so training will ask for it: %s", error.message)
-    return result
 
 
 def _require_distance(recipe: Recipe, offset: int) -> None:
@@ -231,10 +244,23 @@ def _window(columns: Mapping[str, NDArray[Any]], recipe: Recipe) -> Predictors:
     return _numbers(channels)
 
 
-def _control_probe(
-    corpus: Corpus, reads: _Reads, control: Corpus | None, config: CheckConfig, task: Task
-) -> tuple[Probe, dict[str, int]]:
-    """Probe the control window, or say why there is none."""
+class _Control(NamedTuple):
+    """The control window of those reads that have one.
+
+    :ivar reads: a selection of the reads that are probed; None where the window cannot be probed.
+    :ivar window: dwell and level of its bases, a row per read.
+    :ivar reason: why it cannot be probed.
+    :ivar lost: records that could not be cut there, by reason.
+    """
+
+    reads: _Reads | None
+    window: Predictors | None
+    reason: str | None
+    lost: dict[str, int]
+
+
+def _find_control(corpus: Corpus, reads: _Reads, control: Corpus | None, config: CheckConfig, task: Task) -> _Control:
+    """Take the control window from the corpus that was given, or cut it, or say why there is none."""
     ids = corpus.gather(reads.rows, ["read_id"])["read_id"]
     lost: dict[str, int] = {}
     try:
@@ -243,20 +269,22 @@ def _control_probe(
         else:
             found, lost = _cut_control(corpus, ids, config.control_offset, task)
         places, chosen = _match(ids, found["read_id"])
-        kept = _Reads(reads.rows[chosen], reads.labels[chosen], reads.names, reads.parents[chosen], reads.folds[chosen])
+        kept = reads.select(chosen)
         number = min(len(np.unique(kept.parents[kept.labels == code])) for code in range(len(kept.names)))
         if number < MIN_CLASS_PARENTS or not _has_all_labels(kept.labels, kept.folds):
             counts = ", ".join(f"{count} {name}" for count, name in zip(kept.per_label(), kept.names, strict=True))
             raise InputError(f"too few reads have a control window ({counts})")
     except LeechError as error:
-        reason = error.message.rstrip(".")
-        none = (0,) * len(reads.names)
-        return Probe("control window", "control", True, Estimate(None), none, reason=reason), lost
+        return _Control(None, None, error.message.rstrip("."), lost)
     recipe = corpus.recipe if control is None else control.recipe
-    window = _window({name: found[name][places] for name in _WINDOW_COLUMNS}, recipe)
-    # Numbered again without gaps, as the bootstrap draws parents by number.
-    kept = kept._replace(parents=np.unique(kept.parents, return_inverse=True)[1].reshape(-1).astype(np.int64))
-    return _probe(kept, "control window", "control", True, window, config), lost
+    return _Control(kept, _window({name: found[name][places] for name in _WINDOW_COLUMNS}, recipe), None, lost)
+
+
+def _control_probe(control: _Control, reads: _Reads, config: CheckConfig) -> Probe:
+    if control.reads is None or control.window is None:
+        none = (0,) * len(reads.names)
+        return Probe("control window", "control", True, Estimate(None), none, reason=control.reason)
+    return _probe(control.reads, "control window", "control", True, control.window, config)
 
 
 def _cut_control(
