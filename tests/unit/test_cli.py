@@ -41,6 +41,7 @@ CORES = {
     ),
     "data merge": ("leech.data.compose", "merge", ("a", "b", "-o", "out")),
     "data inspect": ("leech.data.inspect", "inspect", ("corpus",)),
+    "data check": ("leech.evaluation.shortcuts", "check", ("corpus",)),
     "model train": ("leech.training.train", "train", ("--data", "corpus", "-o", "out")),
     "model inspect": ("leech.models.bundle", "describe", ("model",)),
     "eval test": ("leech.evaluation.evaluate", "evaluate", ("--model", "m", "--data", "corpus", "-o", "out")),
@@ -63,6 +64,8 @@ OPTIONS = [
 
 
 class Result:
+    failure = None
+
     def to_mapping(self):
         return {"answer": 42}
 
@@ -149,7 +152,7 @@ def other_value(option, default):
     if option.type is click.INT:
         value = 7 if default is None else default + 1
     elif option.type is click.FLOAT:
-        value = default / 2 or 0.25
+        value = (default or 0.5) / 2
     else:
         value = "ACGT"
     return [flag, str(value)], value

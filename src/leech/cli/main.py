@@ -26,7 +26,7 @@ from leech.errors import LeechError
 
 COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     "": {
-        "data": ("", "Simulate, prepare, merge and inspect data."),
+        "data": ("", "Simulate, prepare, merge, inspect and check data."),
         "model": ("", "Train and inspect models."),
         "eval": ("", "Measure how good a model is."),
         "predict": ("leech.cli.predict:predict", "Call the state of every read of a run."),
@@ -37,6 +37,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "prepare": ("leech.cli.data:prepare", "Cut training chunks around the site from POD5 and BAM."),
         "merge": ("leech.cli.data:merge", "Join corpora and split them by parent read."),
         "inspect": ("leech.cli.data:inspect", "Show what a corpus holds."),
+        "check": ("leech.cli.data:check", "Probe whether a corpus gives its label away."),
     },
     "model": {
         "train": ("leech.cli.model:train", "Train a network on a merged corpus."),

@@ -21,6 +21,7 @@ from leech.data.frame import FrameVerdict
 from leech.data.levels import KmerTable
 from leech.data.reasons import NOT_A_LOSS, REASONS, Counts
 from leech.data.recipe import Recipe
+from leech.data.recut import record_inputs
 from leech.data.sites import BedSites, settle_labels, settle_sites
 from leech.data.stream import open_stream
 from leech.errors import InputError
@@ -183,6 +184,7 @@ def prepare(
             if table is not None:
                 table.save(folder)
             writer.finish(counts=counts.ladder(), runs=runs, settings=settings)
+        record_inputs(folder, output, sources)
         stamp.write(folder)
     warn_about_losses(counts)
     if num_context_cut:

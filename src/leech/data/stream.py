@@ -11,7 +11,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -149,17 +149,19 @@ def open_stream(
     *,
     label: str | None = None,
     sample: str | None = None,
+    keep: Callable[[pysam.AlignedSegment], bool] | None = None,
 ) -> Iterator[ReadStream]:
     """Open a run: find POD5, index ids, read references, let the first reads vote on the frame.
 
     :param sites: the file of sites that the recipe's anchor means, see ``sites.py``.
+    :param keep: which records are looked at; None for all.
     :raises InputError: files that cannot be used.
     :raises MismatchError: the reads favour the other frame.
     """
     index = Pod5Index.build(find_pod5(sources.pod5))
     sequences = read_fasta(sources.reference)
     with open_alignments(sources.bam) as file:
-        records = iterate_records(file, sources.bam)
+        records = filter(keep or (lambda _: True), iterate_records(file, sources.bam))
         first = list(islice(records, _GUARD_RECORDS))
         frame = _check_frame(first, index, recipe, table)
         if table is not None:

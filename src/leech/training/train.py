@@ -19,6 +19,7 @@ from leech.console import Progress, Table, format_duration, logger
 from leech.console import Task as ProgressTask
 from leech.data.corpus import Corpus
 from leech.errors import ConfigError
+from leech.evaluation.verdict import warn_unchecked
 from leech.models.bundle import ModelBundle, save_bundle
 from leech.models.device import choose_device
 from leech.models.spec import ArchitectureSpec, build_network, load_architecture
@@ -86,6 +87,7 @@ def train(
     device = choose_device(config.device)
     corpus = Corpus.open(data)
     states = examine(corpus, config.positive_label)
+    warn_unchecked(corpus)
     spec = load_architecture(config.model)
     with reproducible(device), atomic_folder(output, force=force) as folder:
         network = build_network(spec, corpus.recipe, num_classes=2, seed=config.seed)
