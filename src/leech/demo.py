@@ -57,7 +57,7 @@ class DemoResult:
     def tables(self) -> list[Table]:
         """Return the figures and the paths."""
         return [
-            Table(title="leech demo", columns=("what", "leech", "oracle or truth"), rows=self.figures),
+            Table(title="leech demo", columns=("what", "leech", "at best"), rows=self.figures),
             Table(
                 title="Made", columns=("what", "path"), rows=[(name, str(path)) for name, path in self.paths.items()]
             ),

@@ -91,6 +91,20 @@ def test_tables_say_what_the_bam_says(model: Path, library: Path, tmp_path: Path
     }
 
 
+def test_references_that_the_model_never_learnt_from_are_named(
+    library: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pysam.FastaFile(str(library / "reference.fa")) as file:
+        known, *new = sorted(file.references)
+    spec, recipe = load_architecture("tcn"), build(Recipe, {"motif": "CCAGGC", "motif_offset": 2})
+    training = {"references": [known]}
+    bundle = ModelBundle(spec=spec, recipe=recipe, labels=("uncharged", "charged"), training=training, stamp={})
+    (tmp_path / "model").mkdir()
+    save_bundle(bundle, build_network(spec, recipe), tmp_path / "model")
+    run(tmp_path / "model", library, tmp_path / "calls.bam")
+    assert f"2 of 3 references called were not in the model's training split: {', '.join(new)}." in caplog.text
+
+
 def test_a_name_that_is_taken_is_told_before_any_file_is_looked_at(model: Path, tmp_path: Path) -> None:
     (tmp_path / "calls.bam").touch()
     (tmp_path / "t").mkdir()

@@ -8,6 +8,7 @@ the rows and do not depend on the batch size beyond rounding; rows without a lab
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,8 +68,9 @@ class Evaluation:
         return {
             "format": FORMAT,
             "schema_version": SCHEMA_VERSION,
-            "model": str(self.model),
-            "data": str(self.data),
+            # From where the file lies, so that all of it can be moved together.
+            "model": os.path.relpath(self.model, self.path.parent),
+            "data": os.path.relpath(self.data, self.path.parent),
             "split": self.split,
             **self.metrics.to_mapping(),
         }
@@ -118,6 +120,7 @@ def evaluate(
     require_same_recipe(bundle.recipe, corpus, model)
     _require_same_labels(bundle, corpus, model)
     rows = _labelled_rows(corpus, config.split)
+    _warn_if_not_unseen(config.split, corpus)
     device = choose_device(config.device)
     with atomic_file(output, force=force) as partial:
         with progress.task("score", unit="chunks", total=len(rows)) as task:
@@ -145,6 +148,16 @@ def evaluate(
         }
         partial.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
     return evaluation
+
+
+def _warn_if_not_unseen(split: str, corpus: Corpus) -> None:
+    seen = {"train": "learnt from these reads", "validation": "was chosen by these reads"}
+    if split == "all" and corpus.is_split:
+        logger.warning(
+            "Split 'all' holds reads that a model trained on this corpus learnt from: the figures flatter it."
+        )
+    elif split in seen:
+        logger.warning("A model trained on this corpus %s: the figures flatter it.", seen[split])
 
 
 def require_same_recipe(recipe: Recipe, corpus: Corpus, model: Path) -> None:

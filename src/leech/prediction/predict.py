@@ -29,7 +29,7 @@ from leech.data.reasons import NOT_A_LOSS, USED, Counts
 from leech.data.sites import sites_for_model
 from leech.data.stream import RecordBatch, open_stream
 from leech.errors import ConfigError
-from leech.models.bundle import LoadedModel, load_bundle
+from leech.models.bundle import LoadedModel, ModelBundle, load_bundle
 from leech.models.device import choose_device
 from leech.models.inference import Predictor, charging_likelihood, is_positive
 from leech.prediction.config import PredictConfig
@@ -138,6 +138,7 @@ def predict(
         )
     warn_about_losses(counts)
     names = sorted({name for name, group in groups if name and group != "other"})
+    _warn_about_new_references({name for name, group in groups if group in ("positive", "negative")}, bundle)
     return PredictResult(
         path=output,
         tables_written=tuple(table_paths.values()),
@@ -146,6 +147,20 @@ def predict(
         threshold=threshold,
         groups={name: (groups[name, "positive"], groups[name, "negative"], groups[name, "no call"]) for name in names},
     )
+
+
+def _warn_about_new_references(called: set[str], bundle: ModelBundle) -> None:
+    """Say which references the model never learnt from: how good its calls are there, no test split has shown."""
+    known = bundle.training.get("references")
+    new = sorted(called - set(known)) if known is not None else []
+    if new:
+        listed = ", ".join(new[:5]) + (f" and {len(new) - 5} more" if len(new) > 5 else "")
+        logger.warning(
+            "%d of %d references called were not in the model's training split: %s. Its test figures do not cover them.",
+            len(new),
+            len(called),
+            listed,
+        )
 
 
 def _open_tables(

@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from leech.config import dump_toml
 from leech.console import Progress, Table, format_duration, logger
 from leech.console import Task as ProgressTask
@@ -150,10 +152,17 @@ def _describe(spec: ArchitectureSpec, corpus: Corpus, states: TwoStates, kept: K
             "validation": kept.metrics,
             "num_train": dict(zip(states.labels, states.num_train, strict=True)),
             "num_validation": dict(zip(states.labels, states.num_validation, strict=True)),
+            "references": _references(corpus, states),
             "corpus_digest": corpus.manifest.digest,
         },
         stamp=stamp.to_mapping(),
     )
+
+
+def _references(corpus: Corpus, states: TwoStates) -> list[str]:
+    """Return the names of the references that were learnt from, in the order of their names."""
+    codes = np.unique(corpus.gather(states.train, ["reference"])["reference"])
+    return sorted(corpus.categories["reference"][code] for code in codes)
 
 
 def _write_history(records: list[Record], folder: Path) -> None:
