@@ -69,6 +69,11 @@ def test_a_table_of_reads_is_found_by_id_in_any_order_of_rows_and_columns(tmp_pa
     assert sites.find(identity((1 << 128) - 1).bytes) is None
 
 
+def test_a_table_written_on_another_system_is_read_the_same(tmp_path):
+    (tmp_path / "reads.tsv").write_bytes(f"\ufeffread_id\tposition\tlabel\r\n{identity(1)}\t5\tyes\r\n".encode())
+    assert ReadSites.load(tmp_path / "reads.tsv").find(identity(1).bytes) == Place(5, 6, "yes")
+
+
 def test_a_table_without_labels_has_none(tmp_path):
     sites = ReadSites.load(write(tmp_path / "reads.tsv", f"read_id\tposition\n{identity(1)}\t5\n"))
     assert sites.labels is None
@@ -83,6 +88,7 @@ def test_a_table_without_labels_has_none(tmp_path):
         ("", "no column 'read_id'"),
         ("read_id\tposition\n", "lists no read"),
         (f"read_id\tposition\n{identity(1)}\t-2\n", "Line 2 .* position counted from 0"),
+        (f"read_id\tposition\n{identity(1)}\t{10**19}\n", r"Line 2 .* position counted from 0"),
         (f"read_id\tposition\n{identity(1)}\n", "Line 2 .* position counted from 0"),
         ("read_id\tposition\nread7\t2\n", r"Line 2 .* read id \(UUID\)"),
         (f"read_id\tposition\n{identity(1)}\t2\n{identity(1)}\t3\n", "1 reads more than once"),

