@@ -24,7 +24,8 @@ def train(
 ) -> None:
     """Train a network that tells the two labels of a corpus apart.
 
-    Training stops early by the validation AUROC, whose best state is kept. The folder alone is enough to predict.
+    Training stops early by the validation AUROC. Kept are the latest weights whose AUROC is within one standard error of
+    the best: the best of many evaluations on few reads is the luckiest. The folder alone is enough to predict.
     """
     (config,) = collect([TrainConfig], given, config_file)
 
