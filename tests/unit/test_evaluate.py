@@ -131,10 +131,16 @@ def test_other_labels_are_refused(model: Path, tmp_path: Path) -> None:
         run(model, data, tmp_path / "metrics.json")
 
 
-def test_a_corpus_of_one_label_is_refused(model: Path, tmp_path: Path) -> None:
-    data = write_chunks(tmp_path / "one", planted_chunks(10, label="charged", strength=1, seed=0))
-    with pytest.raises(MismatchError, match="has the labels 'charged'"):
-        run(model, data, tmp_path / "metrics.json", split="all")
+@pytest.mark.parametrize(("label", "known", "unknown"), [("charged", "tpr", "fpr"), ("uncharged", "fpr", "tpr")])
+def test_a_control_of_one_label_gives_what_one_state_can_tell(
+    model: Path, tmp_path: Path, label: str, known: str, unknown: str
+) -> None:
+    data = write_chunks(tmp_path / "one", planted_chunks(10, label=label, strength=1, seed=0))
+    metrics = run(model, data, tmp_path / "metrics.json", split="all").metrics
+    assert (metrics.num_reads, metrics.num_positive) == (10, 10 if label == "charged" else 0)
+    assert metrics.auroc.value is None
+    assert getattr(metrics, known).value is not None
+    assert getattr(metrics, unknown).value is None
 
 
 def test_an_empty_split_and_a_missing_split_are_refused(model: Path, corpus: Path, tmp_path: Path) -> None:

@@ -58,6 +58,15 @@ def measure_levels(signals: Sequence[NDArray[np.int16]], bounds: NDArray[np.int6
     return mean, median, sd, value_range
 
 
+def base_bounds(columns: Mapping[str, NDArray[Any]], recipe: Recipe) -> NDArray[np.int32]:
+    """Return base boundaries in window samples, int32 (n, num_bases + 1), from dwell and the focus base's start."""
+    dwell = np.asarray(columns["dwell"]).astype(np.int32)
+    edges = np.zeros((len(dwell), recipe.num_bases + 1), dtype=np.int32)
+    np.cumsum(dwell, axis=1, out=edges[:, 1:])
+    edges += (np.asarray(columns["focus_base_start"], dtype=np.int32) - edges[:, recipe.bases_before])[:, None]
+    return edges
+
+
 @dataclass(frozen=True)
 class BaseMeasurements:
     """What a channel may be computed from; all arrays float32 (num_chunks, num_feature_bases) unless said otherwise.

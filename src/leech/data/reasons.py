@@ -65,9 +65,17 @@ REASONS: dict[str, Reason] = {
         "The reads were trimmed after basecalling; use the basecaller's own BAM, aligned without hard clipping.",
     ),
     "constant_signal": Reason("signal is constant", "Nothing to do."),
+    "repeated": Reason("the same read at the same site is in another corpus too", "Merge each read once."),
+    "subsampled": Reason("beyond the number that --subsample keeps", "Nothing to do."),
+    "held_out": Reason("held out of all folds for a last test", "Merge without --folds to test on it."),
+    "held_out_parent": Reason("of one parent read with a held-out chunk, but not held out itself", "Nothing to do."),
+    "several_groups": Reason("of a parent read whose groups lie in different splits", "Nothing to do."),
+    "unbalanced": Reason("beyond what --balance keeps of its label", "Nothing to do."),
 }
 """All reasons, in the order in which a record is examined."""
 
+LEFT_OUT = ("repeated", "subsampled", "held_out", "held_out_parent", "several_groups", "unbalanced")
+"""Reasons for which ``leech data merge`` leaves a chunk out."""
 
 NOT_A_LOSS = frozenset(("unmapped", "secondary", "supplementary", "duplicate"))
 """Reasons of records that are no read of their own on a reference, however frequent they are."""

@@ -17,7 +17,7 @@ from leech.config import knob
 class EvalConfig:
     """How ``leech eval test`` runs."""
 
-    split: Literal["train", "validation", "test", "all"] = knob(
+    split: Literal["train", "validation", "test", "calibration", "all"] = knob(
         "test", help="Split of the corpus to score; 'all' takes every labelled chunk of a corpus, split or not."
     )
     batch_size: int = knob(

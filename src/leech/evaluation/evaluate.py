@@ -110,7 +110,7 @@ def evaluate(
 ) -> Evaluation:
     """Judge a model folder by one split of a corpus, and write the metrics to ``output`` as JSON.
 
-    :raises MismatchError: the corpus was cut by another recipe than the model's, or has other labels.
+    :raises MismatchError: the corpus was cut by another recipe than the model's, or has a label that the model does not know.
     :raises InputError: no labelled chunks in the split, or a split that the corpus does not have.
     """
     loaded, corpus = load_bundle(model), Corpus.open(data)
@@ -126,7 +126,7 @@ def evaluate(
             )
         columns = corpus.gather(rows, ["parent_id", "reference"])
         metrics = measure(
-            scores.labels == corpus.labels.index(bundle.labels[1]),
+            np.array([name == bundle.positive_label for name in corpus.labels])[scores.labels],
             scores.p,
             parents=parent_codes(columns["parent_id"]),
             references=columns["reference"],
@@ -165,11 +165,12 @@ def require_same_recipe(recipe: Recipe, corpus: Corpus, model: Path) -> None:
 
 
 def _require_same_labels(bundle: ModelBundle, corpus: Corpus, model: Path) -> None:
-    if len(corpus.labels) != 2 or set(corpus.labels) != set(bundle.labels):
+    # A control of one state is welcome: it gives the share that is called wrongly, though no AUROC.
+    if not corpus.labels or not set(corpus.labels) <= set(bundle.labels):
         raise MismatchError(
             f"Corpus '{corpus.path}' has the labels {_listed(corpus.labels)}, model '{model}' tells {_listed(bundle.labels)} "
             "apart.",
-            hint="Score a corpus of the same two labels.",
+            hint="Score a corpus of the same labels, or of one of them.",
         )
 
 

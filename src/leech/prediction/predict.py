@@ -107,9 +107,10 @@ def predict(
     groups: Counter[tuple[str, str]] = Counter()
     replaced = 0
     with ExitStack() as stack:
-        stream = stack.enter_context(open_stream(sources, bundle.recipe, stored_table(model, bundle.recipe)))
+        # Names first: indexing a large run takes minutes, and one that is taken can be told at once.
         partial = stack.enter_context(atomic_file(output, force=force))
         tables, table_paths = _open_tables(stack, config, output, force)
+        stream = stack.enter_context(open_stream(sources, bundle.recipe, stored_table(model, bundle.recipe)))
         header = header_with_program(stream.header, stamp.versions["leech"], " ".join(stamp.command))
         with (
             pysam.AlignmentFile(str(partial), "wb", header=header) as out,
@@ -152,7 +153,10 @@ def _open_tables(
     sample = config.sample or output.stem
     paths = {name: config.tables / f"{sample}.{name}.tsv.gz" for name in TABLES}
     partials = {name: stack.enter_context(atomic_file(path, force=force)) for name, path in paths.items()}
-    return CallTables(partials), paths
+    tables = CallTables(partials)
+    # On a failure too, before their partial files are removed.
+    stack.callback(tables.abandon)
+    return tables, paths
 
 
 def _probabilities(cut: CutResult, loaded: LoadedModel, predictor: Predictor, batch_size: int) -> NDArray[np.float64]:
