@@ -47,14 +47,16 @@ def prepare(
 ) -> None:
     """Cut one chunk around the site from every usable read of a library.
 
-    The site is a base at --motif-offset from a motif in the reference. Reads are not filtered by how they align at the
+    The site is a base at --motif-offset from a motif in the reference or, with --anchor basecall, in the read; or a
+    position in a BED (--sites) or in a table of reads (--read-sites). Reads are not filtered by how they align at the
     site; every record that gives no chunk is counted under its reason.
     """
     sources, recipe, config = collect([ReadSources, Recipe, PrepareConfig], given, config_file)
 
     from leech.data.prepare import prepare as run
 
-    inputs = [*sources.pod5, sources.bam, sources.reference, config.kmer_table, config_file]
+    files = (config.kmer_table, config.sites, sources.read_sites, config_file)
+    inputs = [*sources.pod5, sources.bam, sources.reference, *files]
     progress, stamp = session.start([sources, recipe, config], inputs, output)
     result = run(sources, recipe, config, output, force=force, progress=progress, stamp=stamp)
     session.show(result, as_json=as_json)

@@ -26,6 +26,7 @@ from leech.data.config import ReadSources
 from leech.data.corpus import Corpus
 from leech.data.reasons import NOT_A_LOSS, USED
 from leech.data.recipe import Recipe
+from leech.data.sites import sites_for_model
 from leech.data.stream import open_stream
 from leech.errors import InputError
 from leech.provenance import read_description
@@ -152,7 +153,8 @@ def _cut(
     def is_wanted(record: pysam.AlignedSegment) -> bool:
         return (record.query_name or "").lower() in names
 
-    with open_stream(inputs, recipe, part.kmer_table(), keep=is_wanted) as stream:
+    sites = sites_for_model(part.path, recipe, inputs.read_sites)
+    with open_stream(inputs, recipe, part.kmer_table(), sites, keep=is_wanted) as stream:
         for batch in stream.batches(_BATCH_READS, 1):
             yield dict(batch.cut.chunks.columns), batch.outcomes
             task.advance(len(batch.records))

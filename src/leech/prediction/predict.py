@@ -26,6 +26,7 @@ from leech.data.config import ReadSources
 from leech.data.corpus import stored_table
 from leech.data.prepare import ladder_table, refuse_empty, warn_about_losses
 from leech.data.reasons import NOT_A_LOSS, USED, Counts
+from leech.data.sites import sites_for_model
 from leech.data.stream import RecordBatch, open_stream
 from leech.errors import ConfigError
 from leech.models.bundle import LoadedModel, load_bundle
@@ -110,7 +111,9 @@ def predict(
         # Names first: indexing a large run takes minutes, and one that is taken can be told at once.
         partial = stack.enter_context(atomic_file(output, force=force))
         tables, table_paths = _open_tables(stack, config, output, force)
-        stream = stack.enter_context(open_stream(sources, bundle.recipe, stored_table(model, bundle.recipe)))
+        sites = sites_for_model(model, bundle.recipe, sources.read_sites)
+        table = stored_table(model, bundle.recipe)
+        stream = stack.enter_context(open_stream(sources, bundle.recipe, table, sites))
         header = header_with_program(stream.header, stamp.versions["leech"], " ".join(stamp.command))
         with (
             pysam.AlignmentFile(str(partial), "wb", header=header) as out,

@@ -117,9 +117,9 @@ def train(
             )
         network.load_state_dict(kept.state)
         save_bundle(_describe(spec, corpus, states, kept, stamp), network, folder)
-        table = corpus.kmer_table()
-        if table is not None:
-            table.save(folder)
+        for companion in (corpus.kmer_table(), corpus.bed_sites()):
+            if companion is not None:
+                companion.save(folder)
         _write_history(records, folder)
         settled = replace(config, positive_label=states.labels[1], batch_size=plan.batch_size, epochs=plan.epochs)
         (folder / "train.toml").write_text(dump_toml(settled), encoding="utf-8")
