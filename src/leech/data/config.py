@@ -19,6 +19,11 @@ class ReadSources:
     pod5: tuple[Path, ...] = knob(help="POD5 file or directory tree; give it again, or several paths after it.")
     bam: Path = knob(help="Aligned BAM with move tables (mv, ts, ns tags); '-' reads standard input.")
     reference: Path = knob(help="FASTA of the references in the BAM.")
+    read_sites: Path | None = knob(
+        None,
+        help="Table with one site per read: a header line and the tab-separated columns read_id, position (focus base, "
+        "0-based on the reference) and, if wanted, label. Reads that it does not list are counted.",
+    )
     min_mapq: int = knob(
         0, minimum=0, maximum=255, help="Smallest mapping quality used; isodecoders give good reads 0."
     )
@@ -31,6 +36,14 @@ class PrepareConfig:
     label: str | None = knob(None, help="State of every read of this library, for example 'charged'.")
     sample: str | None = knob(None, help="Sample name; default: the POD5 run information's.")
     kmer_table: Path | None = knob(None, help="K-mer level table (KMER<TAB>level, gzip allowed) for expected levels.")
+    sites: Path | None = knob(
+        None,
+        help="BED with one site per reference (reference, start, end, and optionally name); the interval's first base "
+        "is the focus.",
+    )
+    label_from_name: bool = knob(
+        False, help="Take each read's label from the name column of --sites instead of --label."
+    )
     workers: int = knob(
         1, minimum=1, maximum=512, help="Processes that decode and cut; the corpus is the same at any number."
     )

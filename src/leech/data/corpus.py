@@ -23,6 +23,7 @@ from leech.config import build
 from leech.data.levels import KmerTable
 from leech.data.manifest import Manifest, Source, read_manifest, write_manifest
 from leech.data.recipe import CONTEXT_BASES, Recipe
+from leech.data.sites import BedSites, stored_bed
 from leech.errors import InputError, LeechError, MismatchError
 
 SPLITS = ("train", "validation", "test", "calibration")
@@ -257,6 +258,13 @@ class Corpus:
         if self.parts:
             return self.parts[0].kmer_table()
         return stored_table(self.path, self.recipe)
+
+    def bed_sites(self) -> BedSites | None:
+        """Return the BED that says where its sites are, or None where something else does.
+
+        :raises MismatchError: the BED in the folder is not the one that the recipe names.
+        """
+        return self.parts[0].bed_sites() if self.parts else stored_bed(self.path, self.recipe)
 
     def has_column(self, name: str) -> bool:
         """Whether every chunk has this column."""

@@ -100,7 +100,7 @@ class Inspection:
             ("bytes per chunk", f"{self.bytes_per_chunk:.0f}"),
             ("labels", ", ".join(self.corpus.labels)),
             ("positive label", manifest.positive_label or ""),
-            ("site", f"{recipe.motif} offset {recipe.motif_offset}, occurrence: {recipe.motif_occurrence}"),
+            ("site", recipe.site_words),
             (
                 "signal window",
                 f"{recipe.samples_before} + {recipe.samples_after} samples, {recipe.base_justify} of focus",

@@ -81,10 +81,11 @@ class ClassificationTask:
         }
 
     def judge(self, metrics: Mapping[str, float | None]) -> Judgement:
-        """Return the AUROC with its standard error."""
-        area = metrics["auroc"]
+        """Return the AUROC with its standard error, and the cross-entropy."""
+        area, loss = metrics["auroc"], metrics["loss"]
         assert area is not None, "both classes are in the validation split"
-        return Judgement(area, auroc_error(area, *self._states.num_validation))
+        assert loss is not None
+        return Judgement(area, auroc_error(area, *self._states.num_validation), loss)
 
 
 def _cross_entropy(positive: NDArray[np.bool_], p: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
