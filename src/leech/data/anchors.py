@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from leech.data.levels import UNKNOWN_BASE, KmerTable, encode_bases
 from leech.data.recipe import CONTEXT_BASES, Recipe
+from leech.data.refine import MARGIN_BASES
 from leech.errors import InputError
 
 _IUPAC = {
@@ -35,12 +36,14 @@ class Site:
     :ivar motif_start: position of the motif's first base.
     :ivar sequence: base codes of the base window with context, uint8 (num_bases + 2 * CONTEXT_BASES,).
     :ivar expected_level: expected normalised level of the feature bases, float32; None without a k-mer table.
+    :ivar stretch_level: the same for the base window with MARGIN_BASES on either side; None without refinement.
     """
 
     focus: int
     motif_start: int
     sequence: NDArray[np.uint8]
     expected_level: NDArray[np.float32] | None
+    stretch_level: NDArray[np.float32] | None = None
 
 
 def read_fasta(path: Path) -> dict[str, str]:
@@ -93,17 +96,21 @@ def find_site(sequence: str, recipe: Recipe, table: KmerTable | None) -> Site | 
     if not 0 <= focus < len(sequence):
         return "focus_outside_reference"
     codes = encode_bases(sequence)
-    expected = None
+    expected = stretch = None
     if table is not None:
         assert recipe.kmer_centre is not None
         levels = table.expected(codes, recipe.kmer_centre)
         expected = _window(levels, focus + recipe.feature_start, recipe.num_feature_bases, np.float32(np.nan))
+        if recipe.refinement == "kmer":
+            first, length = focus - recipe.bases_before - MARGIN_BASES, recipe.num_bases + 2 * MARGIN_BASES
+            stretch = _window(levels, first, length, np.float32(np.nan))
     before = recipe.bases_before + CONTEXT_BASES
     return Site(
         focus=focus,
         motif_start=start,
         sequence=_window(codes, focus - before, recipe.num_bases + 2 * CONTEXT_BASES, np.uint8(UNKNOWN_BASE)),
         expected_level=expected,
+        stretch_level=stretch,
     )
 
 

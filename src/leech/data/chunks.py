@@ -28,6 +28,7 @@ from leech.data.pod5 import RawRead
 from leech.data.reads import AlignedRead
 from leech.data.reasons import USED
 from leech.data.recipe import Recipe
+from leech.data.refine import MARGIN_BASES, Refinement, RefinementTally, refine_bounds
 
 _LONGEST_DWELL = np.iinfo(np.uint16).max
 """Dwell is stored in 16 bits; a base held for more than 16 s at 4 kHz counts as this long."""
@@ -39,11 +40,13 @@ class CutResult(NamedTuple):
     :ivar chunks: the chunks of the reads whose outcome is "used", in order.
     :ivar outcomes: one per read.
     :ivar sample_rates: Hz by run name.
+    :ivar refinement: what became of the used reads' boundaries; empty without refinement.
     """
 
     chunks: ChunkArrays
     outcomes: tuple[str, ...]
     sample_rates: dict[str, int]
+    refinement: RefinementTally
 
 
 class Frame(NamedTuple):
@@ -51,7 +54,8 @@ class Frame(NamedTuple):
 
     :ivar signal: used samples, int16, sequence direction.
     :ivar base_bounds: boundaries of the base window's bases in ``signal``, int64 (num_bases + 1,).
-    :ivar median_dwell: over the read's basecalled bases, in samples.
+    :ivar median_dwell: over the read's basecalled bases as the moves have them, in samples.
+    :ivar refinement: what became of the boundaries; None where none was asked for.
     """
 
     signal: NDArray[np.int16]
@@ -59,6 +63,7 @@ class Frame(NamedTuple):
     shift: float
     scale: float
     median_dwell: float
+    refinement: Refinement | None
 
 
 def trim(read: AlignedRead, raw: NDArray[np.int16]) -> NDArray[np.int16] | str:
@@ -91,13 +96,23 @@ def frame_read(read: AlignedRead, raw: NDArray[np.int16], site: Site, recipe: Re
         return "constant_signal"
     moves = np.frombuffer(read.move_table.moves, dtype=np.int8)
     query_bounds = bounds_in_sequence(moves, read.move_table.stride, len(used), recipe.reverse_signal)
+    signal = used[::-1] if recipe.reverse_signal else used
     first = site.focus - recipe.bases_before
+    refinement = None
+    if site.stretch_level is None:
+        base_bounds = reference_bounds(alignment, query_bounds, first, recipe.num_bases)
+    else:
+        margin = MARGIN_BASES
+        wide = reference_bounds(alignment, query_bounds, first - margin, len(site.stretch_level))
+        refinement = refine_bounds(signal, wide, site.stretch_level, margin + recipe.bases_before, *normalisation)
+        base_bounds = refinement.bounds[margin : margin + recipe.num_bases + 1]
     return Frame(
-        signal=used[::-1] if recipe.reverse_signal else used,
-        base_bounds=reference_bounds(alignment, query_bounds, first, recipe.num_bases),
+        signal=signal,
+        base_bounds=base_bounds,
         shift=normalisation[0],
         scale=normalisation[1],
         median_dwell=float(np.median(np.diff(query_bounds))),
+        refinement=refinement,
     )
 
 
@@ -141,8 +156,12 @@ def cut(
                 used.append((read, site, raw, frame))
     rows = _allocate(len(used), recipe)
     categories = _Categories()
+    tally = RefinementTally()
     for row, (read, site, raw, frame) in enumerate(used):
         _fill_signal(rows, row, read, frame, recipe)
+        if frame.refinement is not None:
+            tally.add(frame.refinement)
+            rows["refined"][row] = frame.refinement.outcome == "refined"
         rows["sequence"][row] = site.sequence
         if site.expected_level is not None:
             rows["expected_level"][row] = site.expected_level
@@ -156,7 +175,7 @@ def cut(
         rows["label"][row] = -1 if label is None else categories.code("label", label)
     _fill_levels(rows, [frame for *_, frame in used], recipe)
     rates = {raw.run.run: raw.run.sample_rate for _, _, raw, _ in used}
-    return CutResult(ChunkArrays(rows, categories.names), tuple(outcomes), rates)
+    return CutResult(ChunkArrays(rows, categories.names), tuple(outcomes), rates, tally)
 
 
 class _Categories:

@@ -19,6 +19,7 @@ from leech.data.frame import FrameVerdict
 from leech.data.levels import KmerTable
 from leech.data.reasons import NOT_A_LOSS, REASONS, Counts
 from leech.data.recipe import Recipe
+from leech.data.refine import RefinementTally
 from leech.data.stream import open_stream
 from leech.errors import InputError
 from leech.provenance import Stamp, atomic_folder
@@ -36,14 +37,16 @@ class PrepareResult:
     counts: Counts
     recipe: Recipe
     frame: FrameVerdict
+    refinement: RefinementTally | None
 
     def to_mapping(self) -> dict[str, Any]:
         """Return plain types, ready for JSON."""
-        return {"path": str(self.path), "num_chunks": self.num_chunks, "counts": self.counts.ladder()}
+        content = {"path": str(self.path), "num_chunks": self.num_chunks, "counts": self.counts.ladder()}
+        return content if self.refinement is None else {**content, "refinement": self.refinement.to_mapping()}
 
     def tables(self) -> list[Table]:
-        """Return the ladder of counts."""
-        return [ladder_table(self.counts)]
+        """Return the ladder of counts, and what became of boundaries where they were refined."""
+        return [ladder_table(self.counts), *refinement_tables(self.refinement)]
 
 
 def ladder_table(counts: Counts) -> Table:
@@ -54,6 +57,14 @@ def ladder_table(counts: Counts) -> Table:
         for outcome, number in counts.ladder().items()
     ]
     return Table(title="Records", columns=("outcome", "records", "share", "meaning"), rows=tuple(rows))
+
+
+def refinement_tables(tally: RefinementTally | None) -> list[Table]:
+    """Return what became of the used reads' boundaries as a table; none without refinement."""
+    if tally is None:
+        return []
+    rows = [(what, "" if value is None else f"{value:.3g}") for what, value in tally.to_mapping().items()]
+    return [Table(title="Boundary refinement", columns=("what", "value"), rows=tuple(rows))]
 
 
 def warn_about_losses(counts: Counts) -> None:
@@ -104,8 +115,9 @@ def prepare(
     :param recipe: what is cut; the k-mer table's digest and centre are filled in here.
     :param output: folder of the corpus; appears when it is complete.
     :param force: replace an existing folder.
+    :raises ConfigError: refinement is asked for without a k-mer table.
     :raises InputError: unusable files, or no usable record at all.
-    :raises MismatchError: the reads contradict the recipe's signal frame.
+    :raises MismatchError: the reads contradict the recipe's signal frame, or refinement lowers their level correlation.
     """
     table = None if config.kmer_table is None else KmerTable.load(config.kmer_table)
     if table is not None:
@@ -114,6 +126,7 @@ def prepare(
         raise InputError("A k-mer centre was given without a k-mer table.", hint="Add --kmer-table.")
     counts = Counts()
     runs: dict[str, int] = {}
+    refinement = None if recipe.refinement == "none" else RefinementTally()
     with atomic_folder(output, force=force) as folder:
         with (
             open_stream(sources, recipe, table, label=config.label, sample=config.sample) as stream,
@@ -124,12 +137,17 @@ def prepare(
                     writer.append(batch.cut.chunks)
                     counts.add_all(batch.outcomes)
                     runs.update(batch.cut.sample_rates)
+                    if refinement is not None:
+                        refinement.merge(batch.cut.refinement)
                     task.advance(len(batch.records))
             refuse_empty(counts, sources.bam)
             settings = {"min_mapq": sources.min_mapq, "frame": stream.frame.to_mapping()}
+            if refinement is not None:
+                refinement.refuse_harm()
+                settings["refinement"] = refinement.to_mapping()
             if table is not None:
                 table.save(folder)
             writer.finish(counts=counts.ladder(), runs=runs, settings=settings)
         stamp.write(folder)
     warn_about_losses(counts)
-    return PrepareResult(output, counts.used, counts, stream.recipe, stream.frame)
+    return PrepareResult(output, counts.used, counts, stream.recipe, stream.frame, refinement)

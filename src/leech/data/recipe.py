@@ -55,6 +55,11 @@ class Recipe:
     reverse_signal: bool = knob(
         True, help="Signal runs 3'->5' in time, as for direct RNA; --no-reverse-signal for DNA."
     )
+    refinement: Literal["none", "kmer"] = knob(
+        "none",
+        help="Move base boundaries around the focus to where the current fits the k-mer table's levels best; "
+        "needs a k-mer table.",
+    )
     kmer_table_sha256: str | None = knob(
         None, expose=False, help="Digest of the k-mer level table's text, when expected levels are part of the chunks."
     )

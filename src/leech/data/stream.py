@@ -38,7 +38,7 @@ from leech.data.reads import (
     sites_by_number,
 )
 from leech.data.recipe import Recipe
-from leech.errors import LeechError
+from leech.errors import ConfigError, LeechError
 
 T = TypeVar("T")
 
@@ -151,9 +151,15 @@ def open_stream(
 ) -> Iterator[ReadStream]:
     """Open a run: find POD5, index ids, read references, let the first reads vote on the frame.
 
+    :raises ConfigError: refinement is asked for without a k-mer table.
     :raises InputError: files that cannot be used.
     :raises MismatchError: the reads favour the other frame.
     """
+    if recipe.refinement == "kmer" and table is None:
+        raise ConfigError(
+            "Boundary refinement needs the levels of a k-mer table, and none is given.",
+            hint="Add --kmer-table, or leave out --refinement.",
+        )
     index = Pod5Index.build(find_pod5(sources.pod5))
     sequences = read_fasta(sources.reference)
     with open_alignments(sources.bam) as file:
