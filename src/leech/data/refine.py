@@ -51,7 +51,7 @@ real signal costs 200 to 500; in these, 100 stands for 400,000. A power of two r
 
 _DWELL_WEIGHT = 0.5 * UNITS**2
 _LARGEST_SIGNAL = 5.0
-"""Normalised signal is clipped here for the search: levels lie within -1.6 and 2.8, and a spike must not decide the fit."""
+"""Normalised signal is clipped here for search and correlation: levels lie within -1.6 and 2.8; a spike must not decide."""
 
 MIN_READS_TO_JUDGE = 10
 """Reads needed before a run's medians are believed."""
@@ -98,6 +98,7 @@ def refine_bounds(
     given = bounds[first : last + 1]
     start = int(given[0])
     normalised = (signal[start : given[-1]].astype(np.float32) - np.float32(shift)) / np.float32(scale)
+    normalised = np.clip(normalised, -_LARGEST_SIGNAL, _LARGEST_SIGNAL)
     expected = levels[first:last]
     found = start + _search(normalised, given - start, expected)
     before = level_correlation(normalised, given - start, expected)
@@ -137,9 +138,8 @@ def _stretch(usable: NDArray[np.bool_], focus: int) -> tuple[int, int]:
 
 def _search(signal: NDArray[np.float32], bounds: NDArray[np.int64], levels: NDArray[np.float32]) -> NDArray[np.int64]:
     """Return the best boundaries, from 0 to the number of samples."""
-    clipped = np.clip(signal, -_LARGEST_SIGNAL, _LARGEST_SIGNAL)
     found, _scale, _shift, _drift = escapepod.refine_signal_map(
-        clipped * np.float32(UNITS),
+        signal * np.float32(UNITS),
         bounds.tolist(),
         levels * np.float32(UNITS),
         half_bandwidth=HALF_BAND_BASES,
