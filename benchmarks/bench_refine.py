@@ -31,7 +31,7 @@ from leech.data.anchors import find_sites, read_fasta
 from leech.data.chunks import cut
 from leech.data.levels import KmerTable
 from leech.data.pod5 import Pod5Index, SignalSource, find_pod5
-from leech.data.reads import Examiner, iterate_records, open_alignments, sites_by_number
+from leech.data.reads import Examiner, iterate_records, open_alignments
 from leech.data.recipe import Recipe
 
 PSI = {"motif": "GTTC", "motif_offset": 2, "motif_occurrence": "last"}
@@ -52,10 +52,10 @@ def load(pod5: Path, bam: Path, reference: Path, recipe: Recipe, table: KmerTabl
     index = Pod5Index.build(find_pod5([pod5]))
     sequences = read_fasta(reference)
     with open_alignments(bam) as file:
-        sites = sites_by_number(file.references, find_sites(sequences, recipe, table))
+        sites, anchor = find_sites(file.references, sequences, recipe, table)
         start = time.process_time()
         records: list[pysam.AlignedSegment] = list(iterate_records(file, bam))
-        answers = Examiner(sites, index, 0).examine(records)
+        answers = Examiner(sites, index, 0, anchor).examine(records)
         reads = [answer for answer in answers if not isinstance(answer, str)]
         signals = SignalSource(index.files).fetch((read.file_number, read.parent_id) for read in reads)
         return Run(reads, signals, tuple(file.references), sequences, time.process_time() - start)
@@ -69,9 +69,7 @@ def timed(function: Callable[[], Any]) -> tuple[float, Any]:
 
 def measure(name: str, run: Run, recipe: Recipe, table: KmerTable, repeats: int) -> list[str]:
     recipes = {"none": replace(recipe, refinement="none"), "kmer": replace(recipe, refinement="kmer")}
-    sites = {
-        key: sites_by_number(run.references, find_sites(run.sequences, item, table)) for key, item in recipes.items()
-    }
+    sites = {key: find_sites(run.references, run.sequences, item, table)[0] for key, item in recipes.items()}
     seconds: dict[str, list[float]] = {"none": [], "kmer": [], "refine": [], "search": []}
     calls: list[tuple[Any, ...]] = []
     inner: list[tuple[Any, ...]] = []

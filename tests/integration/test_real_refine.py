@@ -74,19 +74,19 @@ def test_the_correlation_with_the_levels_reaches_095_and_falls_in_no_read(real_d
     assert told["correlation_after"] >= 0.95
     assert told["correlation_before"] < 0.8
     assert told["refined_share"] > 0.97
-    assert told["refined"] + told["kept_moves"] + told["too_short"] == len(seen) == result.num_chunks
-    for (signal, given, levels, focus, shift, scale), refinement in seen:
-        unchanged = refine_correlation(signal, given, levels, focus, shift, scale)
-        used = refine_correlation(signal, refinement.bounds, levels, focus, shift, scale)
+    assert told["refined"] + told["kept_moves"] + told["unrefinable"] == len(seen) == result.num_chunks
+    for (signal, given, levels, focus, spread), refinement in seen:
+        unchanged = refine_correlation(signal, given, levels, focus, spread)
+        used = refine_correlation(signal, refinement.bounds, levels, focus, spread)
         assert used >= unchanged
     corpus = Corpus.open(tmp_path / "c")
     assert corpus.manifest.settings["refinement"] == told
     assert corpus.column("refined").sum() == told["refined"]
 
 
-def refine_correlation(signal, bounds, levels, focus, shift, scale):
+def refine_correlation(signal, bounds, levels, focus, spread):
     """Pearson's correlation over the bases around the focus that have a level and signal, by numpy."""
-    current = np.clip((signal.astype(np.float64) - shift) / scale, -5, 5)
+    current = np.clip((signal.astype(np.float64) - spread[0]) / spread[1], -5, 5)
     usable = np.isfinite(levels) & (np.diff(bounds) > 0)
     first = last = focus
     while first > 0 and usable[first - 1]:
@@ -137,6 +137,23 @@ def test_refinement_changes_boundaries_and_nothing_that_does_not_follow_from_the
         level = (corpus.column("level_mean") - corpus.column("shift")[:, None]) / corpus.column("scale")[:, None]
         fits.append(np.corrcoef(level[known], expected[known])[0, 1])
     assert fits[0] > fits[1] + 0.05
+
+
+@pytest.mark.parametrize("change", [{"normalisation": "picoamp"}, {"mask_sequence": "after"}])
+def test_boundaries_depend_neither_on_the_chunks_normalisation_nor_on_what_they_hide(
+    real_data, refined_wt, tmp_path, change
+):
+    run(real_data, "ecoli_psi55/wt", tmp_path / "c", recipe=change)
+    other, corpus = Corpus.open(tmp_path / "c"), refined_wt[1]
+    for name in ("focus_raw_sample", "dwell", "refined", "signal"):
+        assert np.array_equal(other.column(name), corpus.column(name)), name
+
+
+def test_sites_in_the_basecall_are_refined_against_the_basecalled_sequence(real_data, tmp_path):
+    result = run(real_data, "ecoli_psi55/wt", tmp_path / "c", recipe={"anchor": "basecall"})
+    told = result.refinement.to_mapping()
+    assert told["refined"] > 50
+    assert told["correlation_after"] > 0.95 > told["correlation_before"]
 
 
 def test_refined_corpora_are_the_same_byte_for_byte_at_any_number_of_workers(real_data, tmp_path):

@@ -57,7 +57,7 @@ def search_by_oracle(signal, bounds, levels):
 def test_the_boundaries_are_those_of_a_plain_banded_viterbi(seed):
     signal, truth, levels = staircase(seed, noise=0.35)
     given = displaced(truth, seed, 40)
-    result = refine_bounds(signal, given, levels, 30, SHIFT, SCALE)
+    result = refine_bounds(signal, given, levels, 30, (SHIFT, SCALE))
     assert result.outcome == "refined"
     assert not np.array_equal(result.bounds, given)
     assert np.array_equal(result.bounds, search_by_oracle(signal, given, levels))
@@ -86,7 +86,7 @@ def test_noise_free_steps_are_found_to_the_sample_whatever_the_reads_shift_and_s
     # Boundaries rounded to a stride of 6, as moves are.
     given = np.concatenate([truth[:1], truth[1:-1] // 6 * 6, truth[-1:]])
     for shift, scale in ((SHIFT, SCALE), (SHIFT - 30, SCALE * 1.2)):
-        result = refine_bounds(signal, given, levels, 30, shift, scale)
+        result = refine_bounds(signal, given, levels, 30, (shift, scale))
         assert np.array_equal(result.bounds, truth)
         assert result.correlation_before < 0.999
         assert result.correlation_after == pytest.approx(1, abs=1e-4)
@@ -96,11 +96,11 @@ def test_in_plain_units_the_search_returns_nonsense_and_the_read_keeps_its_bound
     # Noise of 0.8 over about 2,000 samples costs 1,300 in plain units; from about 100 on escapepod gives up.
     signal, truth, levels = staircase(0, noise=0.8)
     given = displaced(truth, 0, 12)
-    good = refine_bounds(signal, given, levels, 30, SHIFT, SCALE)
+    good = refine_bounds(signal, given, levels, 30, (SHIFT, SCALE))
     assert good.outcome == "refined"
     monkeypatch.setattr(refine, "UNITS", 1.0)
     monkeypatch.setattr(refine, "_DWELL_WEIGHT", 0.5)
-    bad = refine_bounds(signal, given, levels, 30, SHIFT, SCALE)
+    bad = refine_bounds(signal, given, levels, 30, (SHIFT, SCALE))
     assert bad.outcome == "kept_moves"
     assert np.array_equal(bad.bounds, given)
     assert bad.correlation_after < 0.5 < bad.correlation_before == good.correlation_before
@@ -110,7 +110,7 @@ def test_the_input_is_not_changed():
     signal, truth, levels = staircase(2, noise=0.3)
     given = displaced(truth, 2, 30)
     before = signal.copy(), given.copy(), levels.copy()
-    refine_bounds(signal, given, levels, 30, SHIFT, SCALE)
+    refine_bounds(signal, given, levels, 30, (SHIFT, SCALE))
     for old, new in zip(before, (signal, given, levels), strict=True):
         assert np.array_equal(old, new)
 
@@ -123,26 +123,26 @@ def test_the_stretch_ends_at_a_base_without_level_or_signal_and_beyond_it_nothin
         levels[60] = np.nan
     else:
         given[61] = given[60]  # the base at 60 has no samples; the one behind it has more
-    result = refine_bounds(signal, given, levels, 30, SHIFT, SCALE)
+    result = refine_bounds(signal, given, levels, 30, (SHIFT, SCALE))
     assert result.outcome == "refined"
     assert np.array_equal(result.bounds[60:], given[60:])
     assert result.bounds[0] == given[0]
-    whole = refine_bounds(signal, given[:61], levels[:60], 30, SHIFT, SCALE)
+    whole = refine_bounds(signal, given[:61], levels[:60], 30, (SHIFT, SCALE))
     assert np.array_equal(result.bounds[:61], whole.bounds)
 
 
 def test_a_stretch_of_too_few_bases_is_left_alone_and_one_more_base_is_enough():
     signal, truth, levels = staircase(5, num_bases=60, noise=0.3)
     given = displaced(truth, 5, 20)
-    for known, outcome in ((MIN_BASES - 1, "too_short"), (MIN_BASES, "refined")):
+    for known, outcome in ((MIN_BASES - 1, "unrefinable"), (MIN_BASES, "refined")):
         some = levels.copy()
         some[known:] = np.nan
-        result = refine_bounds(signal, given, some, 10, SHIFT, SCALE)
+        result = refine_bounds(signal, given, some, 10, (SHIFT, SCALE))
         assert result.outcome == outcome
-        assert (result.correlation_before is None) == (outcome == "too_short")
+        assert (result.correlation_before is None) == (outcome == "unrefinable")
     levels[30] = np.nan
-    unknown_focus = refine_bounds(signal, given, levels, 30, SHIFT, SCALE)
-    assert unknown_focus.outcome == "too_short"
+    unknown_focus = refine_bounds(signal, given, levels, 30, (SHIFT, SCALE))
+    assert unknown_focus.outcome == "unrefinable"
     assert np.array_equal(unknown_focus.bounds, given)
 
 
@@ -153,7 +153,7 @@ def test_any_stretch_gives_ascending_boundaries_with_its_ends_in_place():
         bounds = 5 + np.concatenate([[0], np.cumsum(generator.geometric(generator.uniform(0.02, 1), num_bases))])
         signal = generator.integers(-3000, 3000, bounds[-1] + 5).astype(np.int16)
         levels = generator.normal(0, 1, num_bases).astype(np.float32)
-        result = refine_bounds(signal, bounds, levels, num_bases // 2, 0.0, 500.0)
+        result = refine_bounds(signal, bounds, levels, num_bases // 2, (0.0, 500.0))
         assert (np.diff(result.bounds) > 0).all()
         assert (result.bounds[0], result.bounds[-1]) == (bounds[0], bounds[-1])
         assert result.outcome == "kept_moves" or result.correlation_after >= result.correlation_before
@@ -163,12 +163,12 @@ def test_a_spike_does_not_decide_the_boundaries(monkeypatch):
     signal, truth, levels = staircase(6)
     signal[(truth[30] + truth[31]) // 2] = 32000
     given = np.concatenate([truth[:1], truth[1:-1] // 6 * 6, truth[-1:]])
-    result = refine_bounds(signal, given, levels, 30, SHIFT, SCALE)
+    result = refine_bounds(signal, given, levels, 30, (SHIFT, SCALE))
     # The clipped sample still moves the fit a little, so that two boundaries between bases of nearly equal level give way.
     assert result.outcome == "refined"
     assert (result.bounds == truth).mean() > 0.9
     monkeypatch.setattr(refine, "_LARGEST_SIGNAL", np.inf)
-    spoilt = refine_bounds(signal, given, levels, 30, SHIFT, SCALE)
+    spoilt = refine_bounds(signal, given, levels, 30, (SHIFT, SCALE))
     assert spoilt.outcome == "kept_moves" or (spoilt.bounds == truth).mean() < 0.9
 
 
@@ -194,12 +194,12 @@ def test_tallies_add_up_and_tell_the_share_and_the_medians():
     parts[0].add(outcome("kept_moves", 0.9, 0.8))
     parts[1].add(outcome("refined", 0.6, 0.96))
     parts[1].add(outcome("refined", 0.7, 0.97))
-    parts[1].add(outcome("too_short"))
+    parts[1].add(outcome("unrefinable"))
     parts[0].merge(parts[1])
     assert parts[0].to_mapping() == {
         "refined": 3,
         "kept_moves": 1,
-        "too_short": 1,
+        "unrefinable": 1,
         "refined_share": 0.6,
         "correlation_before": 0.6,
         "correlation_after": 0.95,

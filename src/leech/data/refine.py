@@ -56,16 +56,16 @@ _LARGEST_SIGNAL = 5.0
 MIN_READS_TO_JUDGE = 10
 """Reads needed before a run's medians are believed."""
 
-Outcome = Literal["refined", "kept_moves", "too_short"]
+Outcome = Literal["refined", "kept_moves", "unrefinable"]
 
 
 class Refinement(NamedTuple):
     """What became of one read's boundaries.
 
     :ivar bounds: the boundaries to use, int64, same shape as those given.
-    :ivar outcome: "refined"; "kept_moves" where the correlation would have fallen; "too_short" where fewer than
+    :ivar outcome: "refined"; "kept_moves" where the correlation would have fallen; "unrefinable" where fewer than
         :data:`MIN_BASES` bases around the focus have both signal and a known level.
-    :ivar correlation_before: of per-base means with expected levels over the stretch; None when it is too short.
+    :ivar correlation_before: of per-base means with expected levels over the stretch; None when it is unrefinable.
     :ivar correlation_after: the same under the boundaries found, whether or not they are used.
     """
 
@@ -80,8 +80,7 @@ def refine_bounds(
     bounds: NDArray[np.int64],
     levels: NDArray[np.float32],
     focus: int,
-    shift: float,
-    scale: float,
+    spread: tuple[float, float] | None,
 ) -> Refinement:
     """Refine the boundaries of consecutive reference bases around the focus.
 
@@ -89,15 +88,14 @@ def refine_bounds(
     :param bounds: boundaries of the bases in ``signal``, shape (num_bases + 1,), not descending.
     :param levels: expected normalised level of each base, shape (num_bases,); NaN where unknown.
     :param focus: which of the bases is the focus; the stretch grows from it while bases have signal and a level.
-    :param shift: of the read, ADC units.
-    :param scale: of the read, ADC units.
+    :param spread: median and 1.4826 x MAD of the whole read, ADC units; None where it has none.
     """
     first, last = _stretch(np.isfinite(levels) & (np.diff(bounds) > 0), focus)
-    if last - first < MIN_BASES:
-        return Refinement(bounds, "too_short", None, None)
+    if last - first < MIN_BASES or spread is None:
+        return Refinement(bounds, "unrefinable", None, None)
     given = bounds[first : last + 1]
     start = int(given[0])
-    normalised = (signal[start : given[-1]].astype(np.float32) - np.float32(shift)) / np.float32(scale)
+    normalised = (signal[start : given[-1]].astype(np.float32) - np.float32(spread[0])) / np.float32(spread[1])
     normalised = np.clip(normalised, -_LARGEST_SIGNAL, _LARGEST_SIGNAL)
     expected = levels[first:last]
     found = start + _search(normalised, given - start, expected)
@@ -187,7 +185,7 @@ class RefinementTally:
         return {
             "refined": self.outcomes["refined"],
             "kept_moves": self.outcomes["kept_moves"],
-            "too_short": self.outcomes["too_short"],
+            "unrefinable": self.outcomes["unrefinable"],
             "refined_share": self.refined_share,
             "correlation_before": _median(self.before),
             "correlation_after": _median(self.after),
