@@ -9,6 +9,7 @@ an epoch depend on (rows, seed, epoch, batch size) alone, never on who asks; inp
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,11 +47,13 @@ class Batch(NamedTuple):
 
     :ivar rows: int64 (n,), global row numbers in the corpus.
     :ivar labels: int64 (n,), label codes of the corpus.
+    :ivar columns: further columns of the corpus that were asked for.
     """
 
     inputs: Inputs
     rows: NDArray[np.int64]
     labels: NDArray[np.int64]
+    columns: Mapping[str, NDArray[Any]] = MappingProxyType({})
 
 
 INPUT_COLUMNS = (
@@ -105,16 +108,26 @@ def epoch_order(rows: NDArray[np.int64], seed: int, epoch: int) -> NDArray[np.in
     return np.random.default_rng([seed, epoch]).permutation(rows)
 
 
+def load_batch(
+    corpus: Corpus, rows: NDArray[np.int64], features: Sequence[str], columns: Sequence[str] = ()
+) -> Batch:
+    """Return the given rows as one batch.
+
+    :param columns: columns to be returned beside inputs and labels.
+    """
+    names = [*INPUT_COLUMNS, "label"] + (["expected_level"] if corpus.has_column("expected_level") else [])
+    found = corpus.gather(rows, [*names, *(name for name in columns if name not in names)])
+    return Batch(
+        inputs=make_inputs(found, corpus.recipe, features),
+        rows=rows,
+        labels=found["label"].astype(np.int64),
+        columns={name: found[name] for name in columns},
+    )
+
+
 def iterate_batches(
     corpus: Corpus, rows: NDArray[np.int64], batch_size: int, features: Sequence[str]
 ) -> Iterator[Batch]:
     """Yield the rows in the order given, ``batch_size`` at a time; the last batch may be short, none is dropped."""
-    names = [*INPUT_COLUMNS, "label"] + (["expected_level"] if corpus.has_column("expected_level") else [])
     for start in range(0, len(rows), batch_size):
-        chosen = rows[start : start + batch_size]
-        columns = corpus.gather(chosen, names)
-        yield Batch(
-            inputs=make_inputs(columns, corpus.recipe, features),
-            rows=chosen,
-            labels=columns["label"].astype(np.int64),
-        )
+        yield load_batch(corpus, rows[start : start + batch_size], features)
