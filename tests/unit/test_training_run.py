@@ -20,7 +20,7 @@ from leech.training.config import TrainConfig
 from leech.training.train import TrainResult, train
 from planted import RECIPE, STAMP, write_planted
 
-SHORT = {"epochs": 1, "min_steps": 8, "device": "cpu"}
+SHORT = {"epochs": 1, "device": "cpu"}
 
 
 def run(data: Path, output: Path, *, force: bool = False, **values: object) -> TrainResult:
@@ -162,7 +162,7 @@ def test_an_existing_model_is_kept_unless_forced(corpus: Path, tmp_path: Path) -
 def test_a_failed_run_leaves_nothing_behind(corpus: Path, tmp_path: Path) -> None:
     # So large a rate that the weights overflow.
     with pytest.raises(LeechError, match=r"not changed|not finite"):
-        run(corpus, tmp_path / "model", learning_rate=1.0, clip_norm=1e30, min_steps=500, weight_decay=10.0, warmup=0.0)
+        run(corpus, tmp_path / "model", learning_rate=1.0, clip_norm=1e30, epochs=90, weight_decay=10.0, warmup=0.0)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -119,7 +119,7 @@ def train(
         if table is not None:
             table.save(folder)
         _write_history(records, folder)
-        settled = replace(config, positive_label=states.labels[1])
+        settled = replace(config, positive_label=states.labels[1], batch_size=plan.batch_size, epochs=plan.epochs)
         (folder / "train.toml").write_text(dump_toml(settled), encoding="utf-8")
     return TrainResult(output, kept.epoch, kept.step, kept.metrics, records[-1].seconds, num_parameters)
 
