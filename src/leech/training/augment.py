@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from leech.data.batches import Inputs
 from leech.models.noise import row_noise
 
+
 def add_noise(inputs: Inputs, rows: NDArray[np.int64], strength: float, *, seed: int, epoch: int) -> Inputs:
     """Return the inputs with noise of ``strength`` standard deviations on every signal sample and every feature.
 

@@ -113,11 +113,12 @@ class World:
             return module
         if self.device.type == "cpu":
             raise ConfigError(
-                f"The network's layer '{watching[0]}' normalises over the batch. On the CPU each of {self.size} ranks would see "
-                "its own share only, and the model would depend on their number.",
+                f"The network's layer '{watching[0]}' normalises over the batch. On the CPU each of {self.size} ranks would "
+                "see its own share only, and the model would depend on their number.",
                 hint="Use --gpus 1, or a network that normalises per chunk.",
             )
-        return nn.SyncBatchNorm.convert_sync_batchnorm(module)
+        converted: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(module)  # type: ignore[no-untyped-call]
+        return converted
 
     @contextmanager
     def contact(self) -> Iterator[None]:
@@ -314,7 +315,7 @@ def _start_ranks(function: Callable[..., T], arguments: Sequence[Any], size: int
             logger.getEffectiveLevel(),
         )
         ends: dict[Connection, Any] = {}
-        ranks = []
+        ranks: list[Any] = []
         with _forwarded_signals(ranks) as received:
             try:
                 for rank in range(size):
@@ -329,7 +330,8 @@ def _start_ranks(function: Callable[..., T], arguments: Sequence[Any], size: int
                 for process in ranks:
                     process.kill()
                     process.join()
-        return _outcome(reports, ranks, received)
+        result: T = _outcome(reports, ranks, received)
+        return result
 
 
 def _watch(ends: Mapping[Connection, Any]) -> list[_Report]:
@@ -361,10 +363,9 @@ def _outcome(reports: Sequence[_Report], ranks: Sequence[Any], received: Sequenc
         return next(report.result for report in reports if report.rank == 0)
     stopped = [report.error for report in reports if isinstance(report.error, InterruptedRunError)]
     if stopped:
-        error = stopped[0]
         if signal.SIGINT in received:
-            error.exit_code = 128 + signal.SIGINT
-        raise error
+            stopped[0].exit_code = 128 + signal.SIGINT
+        raise stopped[0]
     causes = [report for report in reports if not report.is_done and not report.is_consequence]
     for report in causes:
         if report.error is None:
@@ -381,10 +382,13 @@ def _outcome(reports: Sequence[_Report], ranks: Sequence[Any], received: Sequenc
     for rank, process in enumerate(ranks):
         if rank not in told:
             code = process.exitcode
-            how = f"was ended by signal {-code} ({signal.Signals(-code).name})" if code < 0 else f"ended with code {code}"
+            how = (
+                f"was ended by signal {-code} ({signal.Signals(-code).name})" if code < 0 else f"ended with code {code}"
+            )
             raise LeechError(
                 f"Rank {rank} of {size} {how}, and the others were ended.",
-                hint="SIGKILL is mostly the system's answer to memory running out: try a smaller --batch-size, or --grad-accum.",
+                hint="SIGKILL is mostly the system's answer to memory running out: try a smaller --batch-size, or "
+                "--grad-accum.",
             )
     raise next(report.error for report in reports if report.error is not None)
 

@@ -34,7 +34,9 @@ class Part(NamedTuple):
     counts: bool
 
 
-def balanced_weights(groups: Sequence[NDArray[np.int64]], base: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
+def balanced_weights(
+    groups: Sequence[NDArray[np.int64]], base: NDArray[np.float64] | None = None
+) -> NDArray[np.float64]:
     """Return weights by which each combination of groups that occurs is drawn equally often, float64 (n,), summing to 1.
 
     :param groups: arrays of group codes, each int64 (n,).

@@ -1,8 +1,9 @@
 """What a network is trained for.
 
 Hides: labels, class weights and how validation is scored. Belongs here: one class per objective, each a
-``leech.training.loop.Task``. The loop that runs them knows none of this; the metrics are those of ``leech.evaluation``.
-Invariants: validation rows are scored in ascending order by the code that ``leech eval test`` runs.
+``leech.training.step.Task``. The loop that runs them knows none of this; the metrics are those of ``leech.evaluation``.
+Invariants: validation rows are scored by the code that ``leech eval test`` runs, in batches that are the same at any number of
+ranks, so that the scores are the same bits.
 """
 
 from __future__ import annotations
@@ -12,31 +13,48 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
 from leech.console import logger
-from leech.data.batches import Batch, Inputs, epoch_order
+from leech.data.batches import Batch, Inputs
 from leech.data.corpus import Corpus
 from leech.evaluation.evaluate import score
 from leech.evaluation.intervals import auroc_error
 from leech.evaluation.metrics import Ranking, auroc, average_precision, mirrored
+from leech.models.heads import NetworkWithHeads, make_heads
+from leech.models.network import Network
+from leech.models.noise import Draw
+from leech.training.auxiliary import choose_auxiliaries, reversal_strength
 from leech.training.checkpoints import Judgement
 from leech.training.checks import TwoStates
 from leech.training.config import TrainConfig
-from leech.training.losses import LossSum, binary_cross_entropy, class_weights
+from leech.training.distributed import World
+from leech.training.losses import binary_cross_entropy, class_weights
+from leech.training.samplers import balanced_weights, epoch_rows
 
-_VALIDATION_BATCH = 512
+_VALIDATION_BATCH = 128
 
 
 class ClassificationTask:
     """Tells two states apart: one raw logit, cross-entropy, judged by validation AUROC."""
 
     def __init__(
-        self, corpus: Corpus, states: TwoStates, network: nn.Module, features: Sequence[str], config: TrainConfig
+        self, corpus: Corpus, states: TwoStates, network: Network, features: Sequence[str], config: TrainConfig
     ) -> None:
-        self.corpus, self.network, self.features = corpus, network, features
-        self._states, self._seed, self._smoothing = states, config.seed, config.label_smoothing
-        self._weights = class_weights(*states.num_train, config.class_weights)
+        self.corpus, self.features = corpus, features
+        self.network: nn.Module = network
+        self._states, self._config = states, config
+        self._auxiliaries = choose_auxiliaries(config, corpus, states.train)
+        heads = {one.name: (one.num_outputs, one.is_adversary) for one in self._auxiliaries}
+        self.module: nn.Module = NetworkWithHeads(
+            network, make_heads(network.output.in_features, heads, seed=config.seed)
+        )
+        self.columns: Sequence[str] = [one.column for one in self._auxiliaries]
+        self.terms: Sequence[str] = ["loss", *(one.name for one in self._auxiliaries)]
+        self.factors: Sequence[float] = [1.0, *(one.factor for one in self._auxiliaries)]
+        self._draw = self._draw_weights()
+        self._validation_labels = corpus.gather(states.validation, ["label"])["label"]
+        self._weights = class_weights(*self._expected_counts(), config.class_weights)
         logger.info(
             "Weight in the loss: %.3f per chunk of '%s', %.3f per chunk of '%s'.",
             self._weights[0],
@@ -47,27 +65,59 @@ class ClassificationTask:
 
     @property
     def num_rows(self) -> int:
-        """Rows of the training split."""
+        """Rows of an epoch: as many as the training split has, in a weighted draw too."""
         return len(self._states.train)
+
+    def _is_positive(self, labels: NDArray[np.int64]) -> NDArray[np.bool_]:
+        return np.equal(labels, self._states.positive_code)
+
+    def _draw_weights(self) -> NDArray[np.float64] | None:
+        """Return by which weights training rows are drawn; None for each once."""
+        groups, rows = [], self._states.train
+        if self._config.oversample_minority:
+            groups.append(self._is_positive(self.corpus.gather(rows, ["label"])["label"]).astype(np.int64))
+        if self._config.balance_by is not None:
+            groups.append(self.corpus.gather(rows, [self._config.balance_by])[self._config.balance_by].astype(np.int64))
+        return balanced_weights(groups) if groups else None
+
+    def _expected_counts(self) -> tuple[float, float]:
+        """Return how many negative and positive chunks an epoch has, on average."""
+        if self._draw is None:
+            return self._states.num_train
+        positive = self._is_positive(self.corpus.gather(self._states.train, ["label"])["label"])
+        share = float(self._draw[positive].sum())
+        return (1 - share) * self.num_rows, share * self.num_rows
 
     def epoch_rows(self, epoch: int) -> NDArray[np.int64]:
         """Return the training rows in the order of one epoch."""
-        return epoch_order(self._states.train, self._seed, epoch)
+        return epoch_rows(
+            self._states.train,
+            seed=self._config.seed,
+            epoch=epoch,
+            weights=self._draw,
+            shuffle=self._config.shuffle,
+        )
 
-    def loss(self, network: nn.Module, inputs: Inputs, batch: Batch) -> LossSum:
-        """Return the class-weighted cross-entropy of a batch."""
-        positive = torch.from_numpy(batch.labels == self._states.positive_code).to(inputs.signal.device)
-        negative_weight, positive_weight = self._weights
-        weights = torch.where(positive, positive_weight, negative_weight).to(torch.float32)
-        return binary_cross_entropy(network(inputs), positive, weights, self._smoothing)
+    def weights(self, batch: Batch) -> NDArray[np.float64]:
+        """Return the summed class weights, and the number of targets of each head."""
+        goal = np.where(self._is_positive(batch.labels), self._weights[1], self._weights[0]).sum()
+        return np.array([goal, *(one.num_targets(batch) for one in self._auxiliaries)], dtype=np.float64)
 
-    def validate(self, network: nn.Module, device: torch.device) -> Mapping[str, float | None]:
+    def losses(self, module: nn.Module, inputs: Inputs, batch: Batch, draw: Draw, progress: float) -> Tensor:
+        """Return the class-weighted cross-entropy of a batch, and the loss of each head, as sums."""
+        positive = torch.from_numpy(self._is_positive(batch.labels)).to(inputs.signal.device)
+        weights = torch.where(positive, self._weights[1], self._weights[0]).to(torch.float32)
+        outputs = module(inputs, draw, reversal_strength(progress, self._config.adversary_weight))
+        goal = binary_cross_entropy(outputs["logits"], positive, weights, self._config.label_smoothing).total
+        return torch.stack([goal, *(one.loss(outputs[one.name], batch) for one in self._auxiliaries)])
+
+    def validate(self, network: nn.Module, world: World) -> Mapping[str, float | None]:
         """Score the validation split: class-weighted loss, AUROC and the average precision of either class."""
-        scores = score(network, self.corpus, self._states.validation, self.features, _VALIDATION_BATCH, device)
-        positive = scores.labels == self._states.positive_code
-        curve = Ranking(positive, scores.p).curve()
+        p = _scored_together(network, self.corpus, self._states.validation, self.features, world)
+        positive = self._is_positive(self._validation_labels)
+        curve = Ranking(positive, p).curve()
         return {
-            "loss": _cross_entropy(positive, scores.p, self._weights),
+            "loss": _cross_entropy(positive, p, self._weights),
             "auroc": auroc(curve),
             "auprc_positive": average_precision(curve),
             "auprc_negative": average_precision(mirrored(curve)),
@@ -78,6 +128,17 @@ class ClassificationTask:
         area = metrics["auroc"]
         assert area is not None, "both classes are in the validation split"
         return Judgement(area, auroc_error(area, *self._states.num_validation))
+
+
+def _scored_together(
+    network: nn.Module, corpus: Corpus, rows: NDArray[np.int64], features: Sequence[str], world: World
+) -> NDArray[np.float64]:
+    """Return P(positive) of the rows, float64 (n,), of which each rank scores every ``size``-th batch."""
+    block = np.arange(len(rows)) // _VALIDATION_BATCH
+    own = np.flatnonzero(block % world.size == world.rank)
+    p = np.zeros(len(rows))
+    p[own] = score(network, corpus, rows[own], features, _VALIDATION_BATCH, world.device).p
+    return world.sum_array(p)
 
 
 def _cross_entropy(positive: NDArray[np.bool_], p: NDArray[np.float64], weights: tuple[float, float]) -> float:
