@@ -47,7 +47,7 @@ class Head(nn.Module):
 
     def __init__(self, channels: int, num_outputs: int, *, is_adversary: bool = False) -> None:
         super().__init__()
-        self.layers = nn.Sequential(nn.Linear(channels, _HIDDEN), nn.ReLU(), nn.Linear(_HIDDEN, num_outputs))
+        self.layers = nn.Sequential(nn.Linear(channels, _HIDDEN), nn.SiLU(), nn.Linear(_HIDDEN, num_outputs))
         self.is_adversary = is_adversary
 
     def forward(self, summary: Tensor, reversal: float) -> Tensor:

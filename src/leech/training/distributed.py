@@ -101,7 +101,7 @@ class World:
         """
         if self.size == 1:
             return module
-        return DistributedDataParallel(module, broadcast_buffers=False, gradient_as_bucket_view=True)
+        return DistributedDataParallel(module, gradient_as_bucket_view=True)
 
     def synchronised(self, module: nn.Module) -> nn.Module:
         """Return the module with batch normalisation over the batches of all ranks together.

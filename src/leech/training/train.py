@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -120,7 +120,8 @@ class _Job(NamedTuple):
 def _train_on_rank(world: World, job: _Job) -> TrainResult | None:
     """Train as one of the ranks; the first writes the model."""
     corpus = Corpus.open(job.data)
-    states = examine(corpus, job.config.positive_label)
+    with _said_once(world):
+        states = examine(corpus, job.config.positive_label)
     spec = load_architecture(job.config.model)
     plan = make_plan(len(states.train), job.config)
     # What was left to leech to choose, so that a run which spells it out is the same run.
@@ -132,7 +133,8 @@ def _train_on_rank(world: World, job: _Job) -> TrainResult | None:
     network = build_network(spec, corpus.recipe, num_classes=2, seed=settled.seed)
     folder_of_output = atomic_folder(job.output, force=job.force) if world.is_first else nullcontext(None)
     with reproducible(world.device), folder_of_output as folder:
-        task = ClassificationTask(corpus, states, network, spec.features, settled)
+        with _said_once(world):
+            task = ClassificationTask(corpus, states, network, spec.features, settled)
         fitted = _fit(task, settled, plan, world, file, job.progress if world.is_first else SilentProgress())
         if folder is not None:
             network.load_state_dict(fitted.kept.state)
@@ -143,6 +145,16 @@ def _train_on_rank(world: World, job: _Job) -> TrainResult | None:
     kept = fitted.kept
     num_parameters = sum(parameter.numel() for parameter in network.parameters())
     return TrainResult(job.output, kept.epoch, kept.step, kept.metrics, fitted.records[-1].seconds, num_parameters)
+
+
+@contextmanager
+def _said_once(world: World) -> Iterator[None]:
+    """Let the first rank alone tell what all of them find alike."""
+    logger.disabled = not world.is_first
+    try:
+        yield
+    finally:
+        logger.disabled = False
 
 
 def resume_path(output: Path) -> Path:
