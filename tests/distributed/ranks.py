@@ -55,7 +55,7 @@ EVERYTHING = {
     **HEADS,
     "device": "cpu",
     "epochs": 3,
-    "batch_size": 16,
+    "batch_size": 9,
     "oversample_minority": True,
     "balance_by": "reference",
     "grad_accum": 2,
@@ -63,9 +63,9 @@ EVERYTHING = {
 }
 
 
-def write_material(folder: Path) -> tuple[Path, Path]:
-    """Write a corpus (35 and 54 training chunks, of which a third has no quality) and a network, and return their paths."""
-    data = write_planted(folder, (60, 90), strength=0.5)
+def write_material(folder: Path, seed: int = 0) -> tuple[Path, Path]:
+    """Write a corpus (36 and 54 training chunks, of which a third has no quality) and a network, and return their paths."""
+    data = write_planted(folder, (60, 90), strength=0.5, seed=seed)
     quality = np.random.default_rng(0).normal(12, 3, 150)
     quality[::3] = np.nan
     add_numeric_column(data, "quality", quality)

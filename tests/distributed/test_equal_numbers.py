@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +107,7 @@ def assert_same_run(first: Path, second: Path) -> None:
 
 @pytest.fixture(scope="module")
 def alone(material: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A whole run by one rank; 18 steps."""
+    """A whole run by one rank: 3 epochs of 10 steps, evaluated after the second and the third."""
     folder = tmp_path_factory.mktemp("alone") / "model"
     run(material, folder, 1)
     return folder
@@ -145,41 +148,91 @@ def interrupt_after(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
     monkeypatch.setattr(train_module, "fit", fit)
 
 
-@pytest.mark.parametrize("steps", [4, 6, 18])
-def test_a_run_that_was_interrupted_goes_on_at_another_number_of_ranks_as_if_nothing_had_been(
+@pytest.mark.parametrize("steps", [4, 20, 30])
+def test_a_run_that_was_interrupted_goes_on_to_the_same_bits(
     material: tuple[Path, Path], alone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int
 ) -> None:
-    # Within an epoch, at the end of one, and after the last step, before the last evaluation.
+    # Within an epoch; after the last step of one and before its evaluation; likewise at the end of the run.
     target = tmp_path / "model"
     with monkeypatch.context() as patch:
         interrupt_after(patch, steps)
-        with pytest.raises(InterruptedRunError, match=f"after step {steps} of 18") as caught:
+        with pytest.raises(InterruptedRunError, match=f"after step {steps} of 30") as caught:
             run(material, target, 1)
     assert caught.value.exit_code == 75
     assert "--resume" in str(caught.value)
     assert [path.name for path in tmp_path.iterdir()] == ["model.resume"]
-    if steps == 4:
-        with pytest.raises(InputError, match="would be lost"):
-            run(material, target, 1)
-        with pytest.raises(MismatchError, match=r"learning_rate of the command \(was 0.002, is 0.001\)") as refused:
-            run(material, target, 1, resume=True, learning_rate=0.001)
-        assert "batch_size" not in refused.value.message
-    run(material, target, 2 if steps == 4 else 1, resume=True, grad_accum=3)
-    assert_same_run_but_for(alone, target, tmp_path)
+    run(material, target, 1, resume=True)
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
-    if steps == 6:
-        before = (target / "model.safetensors").read_bytes()
-        result = run(material, target, 1, resume=True)
-        assert result.to_mapping()["step"] == load_bundle(target).bundle.training["step"]
-        assert (target / "model.safetensors").read_bytes() == before
-        with pytest.raises(
-            MismatchError, match="complete, but it comes from another run; what differs: seed of the command"
-        ):
-            run(material, target, 1, resume=True, seed=9)
+    for name in ("model.safetensors", "model.json"):
+        assert (target / name).read_bytes() == (alone / name).read_bytes()
+    assert history(target) == history(alone)
 
 
-def assert_same_run_but_for(first: Path, second: Path, folder: Path) -> None:
-    """Compare runs whose number of parts differs, which is written down."""
-    lines = (second / "train.toml").read_text().replace("grad_accum = 3", "grad_accum = 2")
-    (second / "train.toml").write_text(lines)
-    assert_same_run(first, second)
+def test_a_run_of_one_rank_goes_on_with_two_and_refuses_to_become_another_run(
+    material: tuple[Path, Path], alone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "model"
+    with monkeypatch.context() as patch:
+        interrupt_after(patch, 13)
+        with pytest.raises(InterruptedRunError):
+            run(material, target, 1)
+    with pytest.raises(InputError, match="would be lost"):
+        run(material, target, 1)
+    with pytest.raises(MismatchError, match=r"learning_rate of the command \(was 0.002, is 0.001\)") as refused:
+        run(material, target, 1, resume=True, learning_rate=0.001)
+    assert "batch_size" not in refused.value.message
+    other = write_material(tmp_path / "other", seed=1)
+    with pytest.raises(MismatchError, match=r"the corpus \(was sha256:.*; source 1 of the corpus"):
+        run((other[0], material[1]), target, 1, resume=True)
+    run(material, target, 2, resume=True)
+    assert_same_run(alone, target)
+    before = (target / "model.safetensors").read_bytes()
+    result = run(material, target, 1, resume=True)
+    assert result.step == load_bundle(target).bundle.training["step"]
+    assert (target / "model.safetensors").read_bytes() == before
+    with pytest.raises(
+        MismatchError, match="is complete, but it comes from another run; what differs: seed of the command"
+    ):
+        run(material, target, 1, resume=True, seed=9)
+
+
+def test_a_moved_corpus_is_the_same_and_a_damaged_resume_file_is_refused(
+    material: tuple[Path, Path], alone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "model"
+    with monkeypatch.context() as patch:
+        interrupt_after(patch, 4)
+        with pytest.raises(InterruptedRunError):
+            run(material, target, 1)
+    moved = shutil.copytree(material[0].parent, tmp_path / "moved")
+    file = resume_path(target)
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-100])
+    with pytest.raises(InputError, match="Cannot read resume file"):
+        run(material, target, 1, resume=True)
+    file.write_bytes(whole)
+    run((moved / "merged", material[1]), target, 1, resume=True)
+    assert (target / "model.safetensors").read_bytes() == (alone / "model.safetensors").read_bytes()
+
+
+def test_a_full_disk_leaves_the_last_good_resume_file(
+    material: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "model"
+    usual, written = os.fsync, []
+
+    def full_the_second_time(descriptor: int) -> None:
+        written.append(descriptor)
+        if len(written) == 2:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        usual(descriptor)
+
+    monkeypatch.setattr(os, "fsync", full_the_second_time)
+    # Saved after every step.
+    with pytest.raises(InputError, match="No space left"):
+        run(material, target, 1, save_minutes=0.0)
+    monkeypatch.undo()
+    assert [path.name for path in tmp_path.iterdir()] == ["model.resume"]
+    interrupt_after(monkeypatch, 3)
+    with pytest.raises(InterruptedRunError, match="after step 4 of"):
+        run(material, target, 1, resume=True)

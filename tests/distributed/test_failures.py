@@ -1,0 +1,248 @@
+"""How runs on several ranks begin and end when something is wrong, and when somebody ends them."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from ranks import fail, write_material
+from safetensors.numpy import load_file
+from torch import distributed
+
+from leech.errors import ConfigError, InputError, LeechError
+from leech.training.distributed import LostContactError, World, launched, run_ranks
+
+pytestmark = pytest.mark.timeout(120)
+
+LAUNCHER = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"}
+
+
+@pytest.fixture(scope="module")
+def material(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    return write_material(tmp_path_factory.mktemp("material"))
+
+
+def test_one_rank_has_no_process_group_and_is_this_process() -> None:
+    def function(world: World) -> tuple[int, int, bool]:
+        return os.getpid(), world.size, distributed.is_initialized()
+
+    for gpus in (None, 1):
+        assert run_ranks(function, [], gpus=gpus, device="cpu") == (os.getpid(), 1, False)
+
+
+@pytest.mark.parametrize(
+    ("how", "kind", "words"),
+    [
+        ("raise", LeechError, r"(?s)^Rank 1 of 2 failed.*in fail.*ValueError: the middle of nowhere"),
+        ("refuse", InputError, r"^\[rank 1/2\] 'corpus' is full of holes\.\nMend it\."),
+        ("kill", LeechError, r"^Rank 1 of 2 was ended by signal 9 \(SIGKILL\)"),
+        ("hang", LostContactError, r"^\[rank 0/2\] Rank 0 of 2 lost contact|^Rank 0 of 2 lost contact"),
+    ],
+)
+def test_the_rank_that_failed_is_named_and_none_is_left(how: str, kind: type[LeechError], words: str) -> None:
+    started = time.monotonic()
+    with pytest.raises(kind, match=words):
+        run_ranks(fail, [how], gpus=2, device="cpu", timeout_s=5)
+    # The issue is the wait, of which 5 s are the time-out, 5 s the grace and the rest the imports.
+    assert time.monotonic() - started < 30
+    assert multiprocessing.active_children() == []
+
+
+def test_what_the_first_rank_returns_comes_back() -> None:
+    assert run_ranks(fail, ["not"], gpus=2, device="cpu") == "2 ranks"
+
+
+def test_a_launchers_words_are_taken_or_refused() -> None:
+    assert launched({}) is None
+    assert launched(LAUNCHER) == (1, 2, 1)
+    with pytest.raises(ConfigError, match="has RANK but not WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT"):
+        launched({"RANK": "0"})
+    for wrong in ({"RANK": "2"}, {"RANK": "first"}, {"WORLD_SIZE": "0"}):
+        with pytest.raises(ConfigError, match="no rank and number of ranks"):
+            launched({**LAUNCHER, **wrong})
+
+
+def test_gpus_beside_a_launcher_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in LAUNCHER.items():
+        monkeypatch.setenv(name, value)
+    for gpus in (1, 2):
+        with pytest.raises(ConfigError, match=f"--gpus {gpus} beside a launcher that has started 2 ranks"):
+            run_ranks(fail, ["not"], gpus=gpus, device="cpu")
+
+
+@pytest.mark.skipif(torch.cuda.device_count() > 8, reason="there are more GPUs than are asked for")
+@pytest.mark.parametrize("device", ["auto", "cuda"])
+def test_more_ranks_than_gpus_are_refused_at_once(device: str) -> None:
+    with pytest.raises(ConfigError, match=r"--gpus 9: torch .* usable GPU") as caught:
+        run_ranks(fail, ["not"], gpus=9, device=device)
+    assert "--device cpu" in str(caught.value)
+
+
+def test_a_daemonic_parent_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(multiprocessing.current_process()._config, "daemon", True)  # type: ignore[attr-defined]
+    with pytest.raises(ConfigError, match="daemonic"):
+        run_ranks(fail, ["not"], gpus=2, device="cpu")
+
+
+def command(material: tuple[Path, Path], output: Path, *more: str) -> list[str]:
+    """A run that takes minutes if nobody ends it."""
+    data, network = material
+    arguments = ["model", "train", "--data", data, "-o", output, "--model", network, "--device", "cpu", "--json"]
+    arguments += ["--batch-size", 16, "--save-minutes", 0, *more]
+    return ["-c", "from leech.cli.main import entry_point; entry_point()", *(str(argument) for argument in arguments)]
+
+
+LONG = ("--epochs", "2000")
+
+
+def start(arguments: list[str], **options: Any) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        **options,
+    )
+
+
+def children_of(pid: int) -> list[int]:
+    """Return the processes whose parent is ``pid`` and which are ranks, in the order in which they were started."""
+    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [int(child) for child in found if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
+
+
+def wait_for(path: Path, seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not path.exists():
+        assert time.monotonic() < deadline, f"no {path}"
+        time.sleep(0.05)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; one that has ended and that nobody asked about counts as gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+linux_only = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
+
+
+@linux_only
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT])
+def test_a_signal_to_the_parent_saves_the_run_and_ends_all_ranks(
+    material: tuple[Path, Path], tmp_path: Path, number: signal.Signals
+) -> None:
+    output = tmp_path / "model"
+    process = start(command(material, output, "--gpus", "2", *LONG))
+    wait_for(tmp_path / "model.resume")
+    ranks = children_of(process.pid)
+    assert len(ranks) == 2
+    process.send_signal(number)
+    stdout, stderr = process.communicate(timeout=30)
+    assert process.returncode == (130 if number == signal.SIGINT else 75), stderr
+    assert "its state is saved in" in stderr
+    assert "--resume" in stderr
+    assert stdout == ""
+    assert [path.name for path in tmp_path.iterdir()] == ["model.resume"]
+    assert not any(is_alive(pid) for pid in ranks)
+    if number == signal.SIGTERM:
+        # One rank is told: all end. Then the whole is killed: nothing is left, and the file is good.
+        process = start(command(material, output, "--gpus", "2", "--resume", *LONG))
+        wait_for_change(tmp_path / "model.resume")
+        ranks = children_of(process.pid)
+        os.kill(ranks[1], signal.SIGTERM)
+        _, stderr = process.communicate(timeout=30)
+        assert process.returncode == 75, stderr
+        assert "[rank 0/2] INFO: Going on after step" in stderr
+        process = start(command(material, output, "--gpus", "2", "--resume", *LONG))
+        wait_for_change(tmp_path / "model.resume")
+        ranks = children_of(process.pid)
+        os.kill(ranks[0], signal.SIGKILL)
+        _, stderr = process.communicate(timeout=30)
+        assert process.returncode == 1
+        assert "Rank 0 of 2 was ended by signal 9 (SIGKILL)" in stderr
+        process = start(command(material, output, "--gpus", "2", "--resume", *LONG))
+        wait_for_change(tmp_path / "model.resume")
+        ranks = children_of(process.pid)
+        process.kill()
+        process.communicate(timeout=30)
+        deadline = time.monotonic() + 10
+        while any(is_alive(pid) for pid in ranks):
+            assert time.monotonic() < deadline, "ranks outlived their parent"
+            time.sleep(0.05)
+
+
+def wait_for_change(path: Path, seconds: float = 60) -> None:
+    before, deadline = path.stat().st_mtime_ns, time.monotonic() + seconds
+    while not path.exists() or path.stat().st_mtime_ns == before:
+        assert time.monotonic() < deadline, f"{path} is not written again"
+        time.sleep(0.05)
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def torchrun(port: int, *more: str) -> list[str]:
+    return [
+        "-m",
+        "torch.distributed.run",
+        "--master-addr",
+        "127.0.0.1",
+        "--master-port",
+        str(port),
+        *more,
+        "--no-python",
+        sys.executable,
+    ]
+
+
+@linux_only
+def test_under_torchrun_two_processes_and_two_nodes_make_the_model_of_one_rank(
+    material: tuple[Path, Path], tmp_path: Path
+) -> None:
+    short = ("--epochs", "2")
+    alone = start(command(material, tmp_path / "alone", *short))
+    assert json.loads(alone.communicate(timeout=60)[0])["step"] == 12
+    processes = [start([*torchrun(free_port(), "--nproc-per-node", "2"), *command(material, tmp_path / "two", *short)])]
+    port = free_port()
+    for node in (0, 1):
+        nodes = torchrun(port, "--nnodes", "2", "--node-rank", str(node), "--nproc-per-node", "1")
+        processes.append(start([*nodes, *command(material, tmp_path / "nodes", *short)]))
+    results = [process.communicate(timeout=90) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0, 0], results
+    # The first rank alone shows the result.
+    assert json.loads(results[0][0])["path"] == str(tmp_path / "two")
+    assert [bool(stdout) for stdout, _ in results] == [True, True, False]
+    expected = load_file(tmp_path / "alone" / "model.safetensors")
+    for name in ("two", "nodes"):
+        weights = load_file(tmp_path / name / "model.safetensors")
+        assert list(weights) == list(expected)
+        assert max(abs(weights[key] - expected[key]).max() for key in weights) < 1e-4
+
+
+@linux_only
+def test_a_signal_to_torchrun_saves_the_run(material: tuple[Path, Path], tmp_path: Path) -> None:
+    arguments = command(material, tmp_path / "model", *LONG)
+    process = start([*torchrun(free_port(), "--nproc-per-node", "2"), *arguments])
+    wait_for(tmp_path / "model.resume")
+    process.terminate()
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert "its state is saved in" in stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["model.resume"]
