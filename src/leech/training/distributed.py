@@ -326,11 +326,13 @@ def _start_ranks(function: Callable[..., T], arguments: Sequence[Any], size: int
                     ranks.append(process)
                     ends[here] = process
                 reports = _watch(ends)
+                silent = [rank for rank, process in enumerate(ranks) if process.is_alive()]
             finally:
                 for process in ranks:
                     process.kill()
                     process.join()
-        result: T = _outcome(reports, ranks, received)
+        codes = [None if rank in silent else process.exitcode for rank, process in enumerate(ranks)]
+        result: T = _outcome(reports, codes, received)
         return result
 
 
@@ -356,9 +358,13 @@ def _watch(ends: Mapping[Connection, Any]) -> list[_Report]:
     return reports
 
 
-def _outcome(reports: Sequence[_Report], ranks: Sequence[Any], received: Sequence[int]) -> Any:
-    """Return the first rank's result, or raise what ended the run."""
-    size = len(ranks)
+def _outcome(reports: Sequence[_Report], codes: Sequence[int | None], received: Sequence[int]) -> Any:
+    """Return the first rank's result, or raise what ended the run.
+
+    :param codes: exit code of each rank; None for one that had to be ended because it neither reported nor ended.
+    :param received: signals that asked for an end.
+    """
+    size = len(codes)
     if len(reports) == size and all(report.is_done for report in reports):
         return next(report.result for report in reports if report.rank == 0)
     stopped = [report.error for report in reports if isinstance(report.error, InterruptedRunError)]
@@ -379,18 +385,22 @@ def _outcome(reports: Sequence[_Report], ranks: Sequence[Any], received: Sequenc
             error.message = f"[rank {causes[0].rank}/{size}] {error.message}"
         raise error
     told = {report.rank for report in reports}
-    for rank, process in enumerate(ranks):
-        if rank not in told:
-            code = process.exitcode
-            how = (
-                f"was ended by signal {-code} ({signal.Signals(-code).name})" if code < 0 else f"ended with code {code}"
-            )
-            raise LeechError(
-                f"Rank {rank} of {size} {how}, and the others were ended.",
-                hint="SIGKILL is mostly the system's answer to memory running out: try a smaller --batch-size, or "
-                "--grad-accum.",
-            )
+    for rank in sorted({*range(size)} - told, key=lambda rank: codes[rank] is None):
+        raise _silent_end(rank, size, codes[rank])
     raise next(report.error for report in reports if report.error is not None)
+
+
+def _silent_end(rank: int, size: int, code: int | None) -> LeechError:
+    if code is None:
+        return LostContactError(
+            f"Rank {rank} of {size} did not answer the others in time, and all were ended.",
+            hint="It may wait for a disk or a GPU that hangs; look at the machine.",
+        )
+    how = f"was ended by signal {-code} ({signal.Signals(-code).name})" if code < 0 else f"ended with code {code}"
+    return LeechError(
+        f"Rank {rank} of {size} {how}, and the others were ended.",
+        hint="SIGKILL is mostly the system's answer to memory running out: try a smaller --batch-size, or --grad-accum.",
+    )
 
 
 @contextmanager

@@ -2,8 +2,7 @@
 
 Hides: the draw. Belongs here: functions of (rows, seed, epoch) that every rank computes alike, so that ranks need not tell
 each other; reading rows is ``leech.data.batches``'s. Invariants: an epoch is drawn as a whole, and the shares of all ranks
-are exactly that epoch; a draw with weights takes each row the expected number of times, rounded down or up; nothing is
-limited to 2**24 rows.
+are exactly that epoch; a draw with weights takes each row the expected number of times, rounded down or up.
 """
 
 from __future__ import annotations
@@ -34,32 +33,40 @@ class Part(NamedTuple):
     counts: bool
 
 
-def balanced_weights(
-    groups: Sequence[NDArray[np.int64]], base: NDArray[np.float64] | None = None
-) -> NDArray[np.float64]:
-    """Return weights by which each combination of groups that occurs is drawn equally often, float64 (n,), summing to 1.
+class Weights(NamedTuple):
+    """How often each row is drawn.
+
+    :ivar share: of the draws that a row is expected to get, float64 (n,), summing to 1.
+    :ivar cell: the combination of groups that a row belongs to, int64 (n,).
+    """
+
+    share: NDArray[np.float64]
+    cell: NDArray[np.int64]
+
+
+def balanced_weights(groups: Sequence[NDArray[np.int64]], base: NDArray[np.float64] | None = None) -> Weights:
+    """Return weights by which each combination of groups that occurs is drawn equally often.
 
     :param groups: arrays of group codes, each int64 (n,).
     :param base: weights of the rows within a combination; None for all alike.
     """
-    _, cell = np.unique(np.stack(groups, axis=1), axis=0, return_inverse=True)
-    cell = cell.reshape(-1)
+    _, found = np.unique(np.stack(groups, axis=1), axis=0, return_inverse=True)
+    cell = found.reshape(-1).astype(np.int64)
     within = np.ones(len(cell)) if base is None else base
     totals = np.bincount(cell, weights=within)
-    return np.asarray(within / totals[cell] / len(totals))
+    return Weights(np.asarray(within / totals[cell] / len(totals)), cell)
 
 
-def draw_weighted(
-    rows: NDArray[np.int64], weights: NDArray[np.float64], generator: np.random.Generator
-) -> NDArray[np.int64]:
-    """Return as many rows as there are, ascending, each in proportion to its weight.
+def draw_weighted(rows: NDArray[np.int64], weights: Weights, generator: np.random.Generator) -> NDArray[np.int64]:
+    """Return as many rows as there are, ascending, each in proportion to its share.
 
-    Systematic sampling: a comb of ``n`` equal steps is laid over the running sum of the weights at a random offset, so a row is
-    taken floor or ceil of ``n * weight`` times. Rows are shuffled beforehand, since otherwise neighbours would be
-    taken or left out together.
+    Systematic sampling: a comb of n equal steps is laid over the running sum of the shares at a random offset, so a row is
+    taken floor or ceil of ``n * share`` times, and, cells lying side by side, a cell within one of what is expected of it.
+    Rows are shuffled within their cell, since otherwise neighbours would be taken or left out together.
     """
     order = generator.permutation(len(rows))
-    edges = np.cumsum(weights[order])
+    order = order[np.argsort(weights.cell[order], kind="stable")]
+    edges = np.cumsum(weights.share[order])
     edges *= len(rows) / edges[-1]
     # Rounding must not leave the last tooth beyond the last edge.
     edges[-1] = len(rows)
@@ -72,13 +79,13 @@ def epoch_rows(
     *,
     seed: int,
     epoch: int,
-    weights: NDArray[np.float64] | None = None,
+    weights: Weights | None = None,
     shuffle: Literal["exact", "blocks"] = "exact",
 ) -> NDArray[np.int64]:
     """Return the rows of one epoch in their order: a function of what is given alone.
 
     :param rows: ascending.
-    :param weights: how often each is drawn, relative to the others; None takes each once.
+    :param weights: how often each is drawn; None takes each once.
     :param shuffle: "exact" is a permutation; "blocks" mixes the rows of ``POOL_BLOCKS`` blocks of neighbours at a time, so that
         a corpus larger than memory is read in long runs.
     """

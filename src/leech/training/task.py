@@ -30,7 +30,7 @@ from leech.training.checks import TwoStates
 from leech.training.config import TrainConfig
 from leech.training.distributed import World
 from leech.training.losses import binary_cross_entropy, class_weights
-from leech.training.samplers import balanced_weights, epoch_rows
+from leech.training.samplers import Weights, balanced_weights, epoch_rows
 
 _VALIDATION_BATCH = 128
 
@@ -71,7 +71,7 @@ class ClassificationTask:
     def _is_positive(self, labels: NDArray[np.int64]) -> NDArray[np.bool_]:
         return np.equal(labels, self._states.positive_code)
 
-    def _draw_weights(self) -> NDArray[np.float64] | None:
+    def _draw_weights(self) -> Weights | None:
         """Return by which weights training rows are drawn; None for each once."""
         groups, rows = [], self._states.train
         if self._config.oversample_minority:
@@ -85,7 +85,7 @@ class ClassificationTask:
         if self._draw is None:
             return self._states.num_train
         positive = self._is_positive(self.corpus.gather(self._states.train, ["label"])["label"])
-        share = float(self._draw[positive].sum())
+        share = float(self._draw.share[positive].sum())
         return (1 - share) * self.num_rows, share * self.num_rows
 
     def epoch_rows(self, epoch: int) -> NDArray[np.int64]:
