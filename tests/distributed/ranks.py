@@ -18,10 +18,10 @@ from leech.errors import InputError
 from leech.models.spec import build_network, load_architecture
 from leech.training.checks import examine
 from leech.training.config import TrainConfig
-from leech.training.distributed import World
 from leech.training.loop import reproducible
 from leech.training.step import Share, SharePart, Stepper, epoch_shares
 from leech.training.task import ClassificationTask
+from leech.training.world import World
 from numeric_column import add_numeric_column
 from planted import write_planted
 

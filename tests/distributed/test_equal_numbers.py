@@ -20,8 +20,9 @@ from leech.errors import InputError, InterruptedRunError, MismatchError
 from leech.models.bundle import load_bundle
 from leech.training import train as train_module
 from leech.training.config import TrainConfig
-from leech.training.distributed import World, run_ranks
+from leech.training.distributed import run_ranks
 from leech.training.train import TrainResult, resume_path, train
+from leech.training.world import World
 from planted import STAMP
 
 pytestmark = pytest.mark.timeout(120)

@@ -21,7 +21,10 @@ from safetensors.numpy import load_file
 from torch import distributed
 
 from leech.errors import ConfigError, InputError, InterruptedRunError, LeechError
-from leech.training.distributed import LostContactError, StopRequest, World, _outcome, _Report, launched, run_ranks
+from leech.training.distributed import launched, run_ranks
+from leech.training.processes import _outcome, _Report
+from leech.training.stopping import StopRequest
+from leech.training.world import LostContactError, World
 
 pytestmark = pytest.mark.timeout(240)
 

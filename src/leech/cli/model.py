@@ -33,14 +33,15 @@ def train(
 ) -> None:
     """Train a network that tells the two labels of a corpus apart.
 
-    Training stops early by the validation AUROC, whose best state is kept. The folder alone is enough to predict. SIGTERM,
+    Training stops early by the validation AUROC. Kept are the weights of least validation loss among those whose AUROC is
+    within one standard error of the best. The folder alone is enough to predict. SIGTERM,
     SIGUSR1 and Ctrl-C save the run in OUTPUT.resume and end it, the first two with code 75; --resume goes on from there.
     """
     (config,) = collect([TrainConfig], given, config_file)
 
     from leech.training.train import train as run
 
-    progress, stamp = session.start([config], [data, config_file])
+    progress, stamp = session.start([config], [data, config_file], output)
     result = run(config, data, output, force=force, resume=resume, progress=progress, stamp=stamp)
     # Of several ranks under a launcher, the first alone has something to show.
     if result is not None:

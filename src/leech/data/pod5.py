@@ -33,11 +33,19 @@ class RunInfo(NamedTuple):
     sample_rate: int
 
 
+class Calibration(NamedTuple):
+    """How ADC units become current: ``pA = (adc + offset) * scale``."""
+
+    offset: float
+    scale: float
+
+
 class RawRead(NamedTuple):
-    """One decoded read: int16 ADC samples in time order, and its run."""
+    """One decoded read: int16 ADC samples in time order, its run and its calibration."""
 
     signal: NDArray[np.int16]
     run: RunInfo
+    calibration: Calibration
 
 
 def find_pod5(paths: Iterable[Path]) -> list[Path]:
@@ -196,7 +204,8 @@ class SignalSource:
             for read in reads:
                 signal = _decode(reader, read)
                 run = self._runs[number][read.run_info_index]
-                decoded[uuid.UUID(read.read_id).bytes] = None if signal is None else RawRead(signal, run)
+                calibration = Calibration(read.calibration_offset, read.calibration_scale)
+                decoded[uuid.UUID(read.read_id).bytes] = None if signal is None else RawRead(signal, run, calibration)
         return decoded
 
     def _reader(self, number: int) -> escapepod.Reader:

@@ -8,6 +8,8 @@ is counted once; nothing stands under the final name before it is complete.
 from __future__ import annotations
 
 import json
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,8 @@ from leech.data.frame import FrameVerdict
 from leech.data.levels import KmerTable
 from leech.data.reasons import NOT_A_LOSS, REASONS, Counts
 from leech.data.recipe import Recipe
+from leech.data.recut import record_inputs
+from leech.data.sites import BedSites, settle_labels, settle_sites
 from leech.data.stream import open_stream
 from leech.errors import InputError
 from leech.provenance import Stamp, atomic_folder
@@ -29,21 +33,30 @@ _ALARMING_SHARE = 0.5
 
 @dataclass(frozen=True)
 class PrepareResult:
-    """What ``prepare`` made."""
+    """What ``prepare`` made.
+
+    :ivar junction: reads that could be cut by label and state of the motif in their alignment.
+    """
 
     path: Path
     num_chunks: int
     counts: Counts
     recipe: Recipe
     frame: FrameVerdict
+    junction: dict[str, dict[str, int]]
 
     def to_mapping(self) -> dict[str, Any]:
         """Return plain types, ready for JSON."""
-        return {"path": str(self.path), "num_chunks": self.num_chunks, "counts": self.counts.ladder()}
+        return {
+            "path": str(self.path),
+            "num_chunks": self.num_chunks,
+            "counts": self.counts.ladder(),
+            "junction": self.junction,
+        }
 
     def tables(self) -> list[Table]:
-        """Return the ladder of counts."""
-        return [ladder_table(self.counts)]
+        """Return the ladder of counts and the yield of a clean junction by label."""
+        return [ladder_table(self.counts), junction_table(self.junction)]
 
 
 def ladder_table(counts: Counts) -> Table:
@@ -54,6 +67,27 @@ def ladder_table(counts: Counts) -> Table:
         for outcome, number in counts.ladder().items()
     ]
     return Table(title="Records", columns=("outcome", "records", "share", "meaning"), rows=tuple(rows))
+
+
+JUNCTION_STATES = ("clean", "indel", "not_covered")
+"""Names of the states of the motif in an alignment, by code of the column ``junction_indel``."""
+
+
+def junction_table(junction: Mapping[str, Mapping[str, int]]) -> Table:
+    """Return the states of the motif in the alignment by label, and the share that a clean one would leave."""
+    rows = [
+        (label, *(str(states[name]) for name in JUNCTION_STATES), f"{states['clean'] / sum(states.values()):.1%}")
+        for label, states in junction.items()
+    ]
+    columns = ("label", "clean", "with indel", "not covered", "clean share")
+    return Table(title="Motif in the alignment of reads that can be cut", columns=columns, rows=tuple(rows))
+
+
+def _by_label(junction: Mapping[tuple[str, int], int]) -> dict[str, dict[str, int]]:
+    labels = sorted({label for label, _ in junction})
+    return {
+        label: {name: junction.get((label, code), 0) for code, name in enumerate(JUNCTION_STATES)} for label in labels
+    }
 
 
 def warn_about_losses(counts: Counts) -> None:
@@ -112,11 +146,19 @@ def prepare(
         recipe = replace(recipe, kmer_table_sha256=table.sha256, kmer_size=table.size)
     elif recipe.kmer_centre is not None:
         raise InputError("A k-mer centre was given without a k-mer table.", hint="Add --kmer-table.")
+    if table is not None and recipe.normalisation == "picoamp":
+        logger.warning(
+            "Signal is in pA (--normalisation picoamp), so residuals mean something only if the k-mer table is in pA too."
+        )
+    recipe, sites = settle_sites(recipe, config.sites, sources.read_sites)
+    sites = settle_labels(sites, config.label, from_name=config.label_from_name)
     counts = Counts()
     runs: dict[str, int] = {}
+    junction: Counter[tuple[str, int]] = Counter()
+    num_context_cut = 0
     with atomic_folder(output, force=force) as folder:
         with (
-            open_stream(sources, recipe, table, label=config.label, sample=config.sample) as stream,
+            open_stream(sources, recipe, table, sites, label=config.label, sample=config.sample) as stream,
             CorpusWriter(folder, stream.recipe) as writer,
         ):
             with progress.task("prepare", unit="reads") as task:
@@ -124,12 +166,35 @@ def prepare(
                     writer.append(batch.cut.chunks)
                     counts.add_all(batch.outcomes)
                     runs.update(batch.cut.sample_rates)
+                    junction.update(batch.cut.junction)
+                    num_context_cut += batch.cut.num_context_cut
                     task.advance(len(batch.records))
             refuse_empty(counts, sources.bam)
-            settings = {"min_mapq": sources.min_mapq, "frame": stream.frame.to_mapping()}
+            settings = {
+                "min_mapq": sources.min_mapq,
+                "frame": stream.frame.to_mapping(),
+                "junction": _by_label(junction),
+            }
+            if recipe.context_bases is not None:
+                settings["num_context_cut"] = num_context_cut
+            if isinstance(sites, BedSites):
+                sites.save(folder)
+            elif sites is not None:
+                settings["read_sites_sha256"] = sites.sha256
             if table is not None:
                 table.save(folder)
             writer.finish(counts=counts.ladder(), runs=runs, settings=settings)
+        record_inputs(folder, output, sources)
         stamp.write(folder)
     warn_about_losses(counts)
-    return PrepareResult(output, counts.used, counts, stream.recipe, stream.frame)
+    if num_context_cut:
+        logger.warning(
+            "%d of %d chunks hold more samples in %d + 1 + %d bases than fit into the window's %d + %d, and were cut at "
+            "its ends; a wider window (--samples-before, --samples-after) shows them whole.",
+            num_context_cut,
+            counts.used,
+            *(recipe.context_bases or ()),
+            recipe.samples_before,
+            recipe.samples_after,
+        )
+    return PrepareResult(output, counts.used, counts, stream.recipe, stream.frame, _by_label(junction))

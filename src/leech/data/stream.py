@@ -11,7 +11,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -23,7 +23,7 @@ from typing import NamedTuple, TypeVar
 import pysam
 
 from leech.console import logger
-from leech.data.anchors import Site, find_sites, read_fasta
+from leech.data.anchors import Sites, find_sites, read_fasta
 from leech.data.chunks import CutResult, cut
 from leech.data.config import ReadSources
 from leech.data.frame import MIN_VOTES, FrameVerdict, gather_evidence, judge_frame
@@ -35,9 +35,9 @@ from leech.data.reads import (
     describe_record,
     iterate_records,
     open_alignments,
-    sites_by_number,
 )
 from leech.data.recipe import Recipe
+from leech.data.sites import SiteFile
 from leech.errors import LeechError
 
 T = TypeVar("T")
@@ -63,7 +63,7 @@ class Cutter:
     """
 
     files: tuple[Path, ...]
-    sites: Sequence[Site | str]
+    sites: Sites
     references: tuple[str, ...]
     recipe: Recipe
     label: str | None
@@ -145,31 +145,35 @@ def open_stream(
     sources: ReadSources,
     recipe: Recipe,
     table: KmerTable | None,
+    sites: SiteFile | None = None,
     *,
     label: str | None = None,
     sample: str | None = None,
+    keep: Callable[[pysam.AlignedSegment], bool] | None = None,
 ) -> Iterator[ReadStream]:
     """Open a run: find POD5, index ids, read references, let the first reads vote on the frame.
 
+    :param sites: the file of sites that the recipe's anchor means, see ``sites.py``.
+    :param keep: which records are looked at; None for all.
     :raises InputError: files that cannot be used.
     :raises MismatchError: the reads favour the other frame.
     """
     index = Pod5Index.build(find_pod5(sources.pod5))
     sequences = read_fasta(sources.reference)
     with open_alignments(sources.bam) as file:
-        records = iterate_records(file, sources.bam)
+        records = filter(keep or (lambda _: True), iterate_records(file, sources.bam))
         first = list(islice(records, _GUARD_RECORDS))
         frame = _check_frame(first, index, recipe, table)
         if table is not None:
             recipe = replace(recipe, kmer_centre=frame.kmer_centre)
-        sites = sites_by_number(file.references, find_sites(sequences, recipe, table))
+        known, anchor = find_sites(file.references, sequences, recipe, table, sites)
         yield ReadStream(
             header=file.header,
             recipe=recipe,
             frame=frame,
             _records=_chain(first, records),
-            _examiner=Examiner(sites, index, sources.min_mapq),
-            _cutter=Cutter(index.files, sites, tuple(file.references), recipe, label, sample),
+            _examiner=Examiner(known, index, sources.min_mapq, anchor),
+            _cutter=Cutter(index.files, known, tuple(file.references), recipe, label, sample),
         )
 
 

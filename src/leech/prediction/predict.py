@@ -26,9 +26,10 @@ from leech.data.config import ReadSources
 from leech.data.corpus import stored_table
 from leech.data.prepare import ladder_table, refuse_empty, warn_about_losses
 from leech.data.reasons import NOT_A_LOSS, USED, Counts
+from leech.data.sites import sites_for_model
 from leech.data.stream import RecordBatch, open_stream
 from leech.errors import ConfigError
-from leech.models.bundle import LoadedModel, load_bundle
+from leech.models.bundle import LoadedModel, ModelBundle, load_bundle
 from leech.models.device import choose_device
 from leech.models.inference import Predictor, charging_likelihood, is_positive
 from leech.prediction.config import PredictConfig
@@ -107,9 +108,12 @@ def predict(
     groups: Counter[tuple[str, str]] = Counter()
     replaced = 0
     with ExitStack() as stack:
-        stream = stack.enter_context(open_stream(sources, bundle.recipe, stored_table(model, bundle.recipe)))
+        # Names first: indexing a large run takes minutes, and one that is taken can be told at once.
         partial = stack.enter_context(atomic_file(output, force=force))
         tables, table_paths = _open_tables(stack, config, output, force)
+        sites = sites_for_model(model, bundle.recipe, sources.read_sites)
+        table = stored_table(model, bundle.recipe)
+        stream = stack.enter_context(open_stream(sources, bundle.recipe, table, sites))
         header = header_with_program(stream.header, stamp.versions["leech"], " ".join(stamp.command))
         with (
             pysam.AlignmentFile(str(partial), "wb", header=header) as out,
@@ -134,6 +138,7 @@ def predict(
         )
     warn_about_losses(counts)
     names = sorted({name for name, group in groups if name and group != "other"})
+    _warn_about_new_references({name for name, group in groups if group in ("positive", "negative")}, bundle)
     return PredictResult(
         path=output,
         tables_written=tuple(table_paths.values()),
@@ -144,6 +149,20 @@ def predict(
     )
 
 
+def _warn_about_new_references(called: set[str], bundle: ModelBundle) -> None:
+    """Say which references the model never learnt from: how good its calls are there, no test split has shown."""
+    known = bundle.training.get("references")
+    new = sorted(called - set(known)) if known is not None else []
+    if new:
+        listed = ", ".join(new[:5]) + (f" and {len(new) - 5} more" if len(new) > 5 else "")
+        logger.warning(
+            "%d of %d references called were not in the model's training split: %s. Its test figures do not cover them.",
+            len(new),
+            len(called),
+            listed,
+        )
+
+
 def _open_tables(
     stack: ExitStack, config: PredictConfig, output: Path, force: bool
 ) -> tuple[CallTables | None, dict[str, Path]]:
@@ -152,7 +171,10 @@ def _open_tables(
     sample = config.sample or output.stem
     paths = {name: config.tables / f"{sample}.{name}.tsv.gz" for name in TABLES}
     partials = {name: stack.enter_context(atomic_file(path, force=force)) for name, path in paths.items()}
-    return CallTables(partials), paths
+    tables = CallTables(partials)
+    # On a failure too, before their partial files are removed.
+    stack.callback(tables.abandon)
+    return tables, paths
 
 
 def _probabilities(cut: CutResult, loaded: LoadedModel, predictor: Predictor, batch_size: int) -> NDArray[np.float64]:

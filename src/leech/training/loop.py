@@ -25,9 +25,10 @@ from leech.data.batches import prefetched
 from leech.errors import InterruptedRunError
 from leech.training.checkpoints import Judgement, Kept
 from leech.training.config import TrainConfig
-from leech.training.distributed import StopRequest, World
 from leech.training.resume import ResumeFile, State
 from leech.training.step import Stepper, Task, epoch_shares
+from leech.training.stopping import StopRequest
+from leech.training.world import World
 
 EPOCHS = 30
 """Passes over the rows when no number is given."""
@@ -307,6 +308,7 @@ class _Run:
             },
             "kept": {
                 "highest": kept.highest,
+                "judgement": kept.judgement,
                 "num_since": kept.num_since,
                 "epoch": kept.epoch,
                 "step": kept.step,
@@ -324,12 +326,10 @@ class _Run:
         tally = content["tally"]
         self.tally.chunks, self.tally.seconds = tally["chunks"], tally["seconds"]
         self.tally.losses, self.tally.weights = np.array(tally["losses"]), np.array(tally["weights"])
-        highest = content["kept"].pop("highest")
-        self.kept = Kept(
-            **content["kept"],
-            highest=None if highest is None else Judgement(*highest),
-            state=_under(state.tensors, "kept."),
-        )
+        kept = content["kept"]
+        for name in ("highest", "judgement"):
+            kept[name] = None if kept[name] is None else Judgement(*kept[name])
+        self.kept = Kept(**kept, state=_under(state.tensors, "kept."))
         _restore_tensors(self.stepper, state.tensors)
         if self.world.is_first:
             logger.info(

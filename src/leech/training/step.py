@@ -26,9 +26,9 @@ from leech.models.noise import Draw
 from leech.training.augment import add_noise
 from leech.training.checkpoints import Judgement
 from leech.training.config import TrainConfig
-from leech.training.distributed import World
 from leech.training.optim import Schedule, WeightAverage, make_optimizer, set_rate
 from leech.training.samplers import noise_owners, parts_of_batch
+from leech.training.world import World
 
 
 class Task(Protocol):

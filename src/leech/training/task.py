@@ -28,9 +28,9 @@ from leech.training.auxiliary import choose_auxiliaries, reversal_strength
 from leech.training.checkpoints import Judgement
 from leech.training.checks import TwoStates
 from leech.training.config import TrainConfig
-from leech.training.distributed import World
 from leech.training.losses import binary_cross_entropy, class_weights
 from leech.training.samplers import Weights, balanced_weights, epoch_rows
+from leech.training.world import World
 
 _VALIDATION_BATCH = 128
 
@@ -54,7 +54,8 @@ class ClassificationTask:
         self.factors: Sequence[float] = [1.0, *(one.factor for one in self._auxiliaries)]
         self._draw = self._draw_weights()
         self._validation_labels = corpus.gather(states.validation, ["label"])["label"]
-        self._weights = class_weights(*self._expected_counts(), config.class_weights)
+        # Classes are balanced by what their chunks weigh, not by how many they are.
+        self._weights = class_weights(*self._expected_weights(), config.class_weights)
         logger.info(
             "Weight in the loss: %.3f per chunk of '%s', %.3f per chunk of '%s'.",
             self._weights[0],
@@ -80,13 +81,18 @@ class ClassificationTask:
             groups.append(self.corpus.gather(rows, [self._config.balance_by])[self._config.balance_by].astype(np.int64))
         return balanced_weights(groups) if groups else None
 
-    def _expected_counts(self) -> tuple[float, float]:
-        """Return how many negative and positive chunks an epoch has, on average."""
-        if self._draw is None:
-            return self._states.num_train
-        positive = self._is_positive(self.corpus.gather(self._states.train, ["label"])["label"])
-        share = float(self._draw.share[positive].sum())
-        return (1 - share) * self.num_rows, share * self.num_rows
+    def _expected_weights(self) -> tuple[float, float]:
+        """Return what negative and positive chunks of an epoch weigh together, on average, before classes are balanced."""
+        rows = self._states.train
+        weight = self.corpus.weights(rows)
+        if self._draw is not None:
+            weight = weight * self._draw.share * len(rows)
+        positive = self._is_positive(self.corpus.gather(rows, ["label"])["label"])
+        return float(weight[~positive].sum()), float(weight[positive].sum())
+
+    def _row_weights(self, positive: NDArray[np.bool_], rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return what each row weighs in the loss: by class and by source."""
+        return np.where(positive, self._weights[1], self._weights[0]) * self.corpus.weights(rows)
 
     def epoch_rows(self, epoch: int) -> NDArray[np.int64]:
         """Return the training rows in the order of one epoch."""
@@ -99,35 +105,38 @@ class ClassificationTask:
         )
 
     def weights(self, batch: Batch) -> NDArray[np.float64]:
-        """Return the summed class weights, and the number of targets of each head."""
-        goal = np.where(self._is_positive(batch.labels), self._weights[1], self._weights[0]).sum()
+        """Return what the rows weigh together, and the number of targets of each head."""
+        goal = self._row_weights(self._is_positive(batch.labels), batch.rows).sum()
         return np.array([goal, *(one.num_targets(batch) for one in self._auxiliaries)], dtype=np.float64)
 
     def losses(self, module: nn.Module, inputs: Inputs, batch: Batch, draw: Draw, progress: float) -> Tensor:
-        """Return the class-weighted cross-entropy of a batch, and the loss of each head, as sums."""
-        positive = torch.from_numpy(self._is_positive(batch.labels)).to(inputs.signal.device)
-        weights = torch.where(positive, self._weights[1], self._weights[0]).to(torch.float32)
+        """Return the cross-entropy of a batch, weighted by class and by source, and the loss of each head, as sums."""
+        is_positive, device = self._is_positive(batch.labels), inputs.signal.device
+        positive = torch.from_numpy(is_positive).to(device)
+        weights = torch.from_numpy(self._row_weights(is_positive, batch.rows)).to(device, torch.float32)
         outputs = module(inputs, draw, reversal_strength(progress, self._config.adversary_weight))
         goal = binary_cross_entropy(outputs["logits"], positive, weights, self._config.label_smoothing).total
         return torch.stack([goal, *(one.loss(outputs[one.name], batch) for one in self._auxiliaries)])
 
     def validate(self, network: nn.Module, world: World) -> Mapping[str, float | None]:
-        """Score the validation split: class-weighted loss, AUROC and the average precision of either class."""
-        p = _scored_together(network, self.corpus, self._states.validation, self.features, world)
+        """Score the validation split: loss weighted as in training, AUROC and the average precision of either class."""
+        rows = self._states.validation
+        p = _scored_together(network, self.corpus, rows, self.features, world)
         positive = self._is_positive(self._validation_labels)
         curve = Ranking(positive, p).curve()
         return {
-            "loss": _cross_entropy(positive, p, self._weights),
+            "loss": _cross_entropy(positive, p, self._row_weights(positive, rows)),
             "auroc": auroc(curve),
             "auprc_positive": average_precision(curve),
             "auprc_negative": average_precision(mirrored(curve)),
         }
 
     def judge(self, metrics: Mapping[str, float | None]) -> Judgement:
-        """Return the AUROC with its standard error."""
-        area = metrics["auroc"]
+        """Return the AUROC with its standard error, and the cross-entropy."""
+        area, loss = metrics["auroc"], metrics["loss"]
         assert area is not None, "both classes are in the validation split"
-        return Judgement(area, auroc_error(area, *self._states.num_validation))
+        assert loss is not None
+        return Judgement(area, auroc_error(area, *self._states.num_validation), loss)
 
 
 def _scored_together(
@@ -141,8 +150,7 @@ def _scored_together(
     return world.sum_array(p)
 
 
-def _cross_entropy(positive: NDArray[np.bool_], p: NDArray[np.float64], weights: tuple[float, float]) -> float:
-    weight = np.where(positive, weights[1], weights[0])
+def _cross_entropy(positive: NDArray[np.bool_], p: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
     # A probability that rounds to 0 or 1 would cost infinitely much.
     right = np.clip(np.where(positive, p, 1 - p), 1e-12, None)
-    return float(np.sum(-np.log(right) * weight) / np.sum(weight))
+    return float(np.sum(-np.log(right) * weights) / np.sum(weights))

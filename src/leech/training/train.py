@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 from torch import nn
 
 from leech.config import dump_toml
@@ -23,16 +24,19 @@ from leech.console import Progress, SilentProgress, Table, format_duration, logg
 from leech.console import Task as ProgressTask
 from leech.data.corpus import Corpus
 from leech.errors import InputError, MismatchError
+from leech.evaluation.verdict import warn_unchecked
 from leech.models.bundle import ModelBundle, describe, save_bundle
 from leech.models.spec import ArchitectureSpec, build_network, load_architecture
 from leech.provenance import Stamp, atomic_folder, require_free
 from leech.training.checkpoints import Kept
 from leech.training.checks import TwoStates, examine
 from leech.training.config import TrainConfig
-from leech.training.distributed import StopRequest, World, run_ranks
+from leech.training.distributed import run_ranks
 from leech.training.loop import Fitted, Hooks, Plan, Record, fit, make_plan, reproducible
 from leech.training.resume import ResumeFile, differences, identity_of
+from leech.training.stopping import StopRequest
 from leech.training.task import ClassificationTask
+from leech.training.world import World
 
 
 @dataclass(frozen=True)
@@ -122,6 +126,7 @@ def _train_on_rank(world: World, job: _Job) -> TrainResult | None:
     corpus = Corpus.open(job.data)
     with _said_once(world):
         states = examine(corpus, job.config.positive_label)
+        warn_unchecked(corpus)
     spec = load_architecture(job.config.model)
     plan = make_plan(len(states.train), job.config)
     # What was left to leech to choose, so that a run which spells it out is the same run.
@@ -246,9 +251,9 @@ def _write(
 ) -> None:
     run = identity_of(settled, corpus, spec)
     save_bundle(_describe(spec, corpus, states, fitted.kept, job.stamp, run), network, folder)
-    table = corpus.kmer_table()
-    if table is not None:
-        table.save(folder)
+    for companion in (corpus.kmer_table(), corpus.bed_sites()):
+        if companion is not None:
+            companion.save(folder)
     _write_history(fitted.records, folder)
     # How many shared the work is no part of what was made.
     portable = replace(settled, gpus=None)
@@ -280,11 +285,18 @@ def _describe(
             "validation": kept.metrics,
             "num_train": dict(zip(states.labels, states.num_train, strict=True)),
             "num_validation": dict(zip(states.labels, states.num_validation, strict=True)),
+            "references": _references(corpus, states),
             "corpus_digest": corpus.manifest.digest,
             "run": dict(run),
         },
         stamp=stamp.to_mapping(),
     )
+
+
+def _references(corpus: Corpus, states: TwoStates) -> list[str]:
+    """Return the names of the references that were learnt from, in the order of their names."""
+    codes = np.unique(corpus.gather(states.train, ["reference"])["reference"])
+    return sorted(corpus.categories["reference"][code] for code in codes)
 
 
 def _write_history(records: list[Record], folder: Path) -> None:
