@@ -69,6 +69,9 @@ class Result:
     def tables(self):
         return [Table(title="First", columns=("what",), rows=[("a",)]), Table(title="Second", columns=("n",), rows=[])]
 
+    def refuse_incomplete(self):
+        pass
+
 
 @pytest.fixture(autouse=True)
 def _logger_as_before():
@@ -147,7 +150,7 @@ def other_value(option, default):
     if option.type is click.INT:
         value = 7 if default is None else default + 1
     elif option.type is click.FLOAT:
-        value = default / 2 or 0.25
+        value = (default or 0.5) / 2
     else:
         value = "ACGT"
     return [flag, str(value)], value

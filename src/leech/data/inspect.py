@@ -12,8 +12,8 @@ from typing import Any
 
 from leech.config import to_mapping
 from leech.console import Table
+from leech.data.accounts import ladder_table
 from leech.data.corpus import SPLITS, Corpus
-from leech.data.prepare import ladder_table
 from leech.data.reasons import Counts
 
 UNLABELLED = ""

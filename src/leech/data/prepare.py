@@ -8,84 +8,60 @@ is counted once; nothing stands under the final name before it is complete.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from leech.console import Progress, Table, logger
+from leech.console import Progress, Table
+from leech.data.accounts import ladder_table, refuse_incomplete
 from leech.data.config import PrepareConfig, ReadSources
 from leech.data.corpus import CorpusWriter
 from leech.data.frame import FrameVerdict
 from leech.data.levels import KmerTable
-from leech.data.reasons import NOT_A_LOSS, REASONS, Counts
+from leech.data.pod5 import BadFile
+from leech.data.reasons import Counts
 from leech.data.recipe import Recipe
 from leech.data.stream import open_stream
 from leech.errors import InputError
 from leech.provenance import Stamp, atomic_folder
 
-_ALARMING_SHARE = 0.5
-"""Share of candidate reads lost to one reason above which a warning says so."""
-
 
 @dataclass(frozen=True)
 class PrepareResult:
-    """What ``prepare`` made."""
+    """What ``prepare`` made.
+
+    :ivar bad_files: POD5 files that could not be read; their reads are missing.
+    :ivar num_files: of all POD5 files, the bad ones too.
+    """
 
     path: Path
     num_chunks: int
     counts: Counts
     recipe: Recipe
     frame: FrameVerdict
+    bad_files: Sequence[BadFile]
+    num_files: int
 
     def to_mapping(self) -> dict[str, Any]:
         """Return plain types, ready for JSON."""
-        return {"path": str(self.path), "num_chunks": self.num_chunks, "counts": self.counts.ladder()}
+        return {
+            "path": str(self.path),
+            "num_chunks": self.num_chunks,
+            "counts": self.counts.ladder(),
+            "unreadable_pod5": {str(file.path): file.why for file in self.bad_files},
+        }
+
+    def refuse_incomplete(self) -> None:
+        """Fail the run when POD5 files were left out; the corpus of the others stands.
+
+        :raises InputError: with the files' names.
+        """
+        refuse_incomplete(self.bad_files, self.num_files)
 
     def tables(self) -> list[Table]:
         """Return the ladder of counts."""
         return [ladder_table(self.counts)]
-
-
-def ladder_table(counts: Counts) -> Table:
-    """Return records by outcome, with their share and what each reason means."""
-    seen = max(counts.seen, 1)
-    rows = [
-        (outcome, str(number), f"{number / seen:.1%}", REASONS[outcome].meaning if outcome in REASONS else "")
-        for outcome, number in counts.ladder().items()
-    ]
-    return Table(title="Records", columns=("outcome", "records", "share", "meaning"), rows=tuple(rows))
-
-
-def warn_about_losses(counts: Counts) -> None:
-    """Warn when one reason took more than half of the records that could have been used."""
-    candidates = counts.seen - sum(counts.by_outcome[reason] for reason in NOT_A_LOSS)
-    for reason, number in counts.by_outcome.items():
-        if reason in REASONS and reason not in NOT_A_LOSS and number > _ALARMING_SHARE * candidates:
-            logger.warning(
-                "%.1f %% of %d candidate records were skipped: %s (%s). %s",
-                100 * number / candidates,
-                candidates,
-                reason,
-                REASONS[reason].meaning,
-                REASONS[reason].remedy,
-            )
-
-
-def refuse_empty(counts: Counts, bam: Path) -> None:
-    """Raise when no record could be used.
-
-    :raises InputError: with the most frequent reason and what to do about it.
-    """
-    if counts.used:
-        return
-    reason = counts.top_reason()
-    if reason is None:
-        raise InputError(f"BAM '{bam}' holds no records, so there is nothing to use.")
-    raise InputError(
-        f"None of the {counts.seen} records of '{bam}' could be used; most often ({counts.by_outcome[reason]}) because: "
-        f"{reason}, {REASONS[reason].meaning}. All reasons: {json.dumps(counts.ladder())}.",
-        hint=REASONS[reason].remedy,
-    )
 
 
 def prepare(
@@ -125,11 +101,12 @@ def prepare(
                     counts.add_all(batch.outcomes)
                     runs.update(batch.cut.sample_rates)
                     task.advance(len(batch.records))
-            refuse_empty(counts, sources.bam)
-            settings = {"min_mapq": sources.min_mapq, "frame": stream.frame.to_mapping()}
+            stream.settle(counts, writer.num_chunks)
+            settings = {"min_mapq": sources.min_mapq}
             if table is not None:
                 table.save(folder)
             writer.finish(counts=counts.ladder(), runs=runs, settings=settings)
+        # Votes come from the first records, so they depend on the records' order, and the manifest must not.
+        (folder / "frame.json").write_text(json.dumps(stream.frame.to_mapping(), indent=2) + "\n", encoding="utf-8")
         stamp.write(folder)
-    warn_about_losses(counts)
-    return PrepareResult(output, counts.used, counts, stream.recipe, stream.frame)
+    return PrepareResult(output, counts.used, counts, stream.recipe, stream.frame, stream.bad_files, stream.num_files)

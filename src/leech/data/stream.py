@@ -23,20 +23,16 @@ from typing import NamedTuple, TypeVar
 import pysam
 
 from leech.console import logger
+from leech.data.accounts import settle
+from leech.data.alignments import AlignmentReader, open_alignments
 from leech.data.anchors import Site, find_sites, read_fasta
 from leech.data.chunks import CutResult, cut
 from leech.data.config import ReadSources
 from leech.data.frame import MIN_VOTES, FrameVerdict, gather_evidence, judge_frame
 from leech.data.levels import KmerTable
-from leech.data.pod5 import Pod5Index, SignalSource, find_pod5
-from leech.data.reads import (
-    AlignedRead,
-    Examiner,
-    describe_record,
-    iterate_records,
-    open_alignments,
-    sites_by_number,
-)
+from leech.data.pod5 import BadFile, Pod5Index, SignalSource, find_pod5
+from leech.data.reads import AlignedRead, Examiner, describe_record, sites_by_number
+from leech.data.reasons import Counts
 from leech.data.recipe import Recipe
 from leech.errors import LeechError
 
@@ -92,17 +88,29 @@ class RecordBatch(NamedTuple):
 class ReadStream:
     """A run whose frame is checked and whose sites are known.
 
-    :ivar header: of the BAM.
     :ivar recipe: with the k-mer centre filled in.
     :ivar frame: what the first reads said.
+    :ivar bad_files: POD5 files that could not be read.
     """
 
-    header: pysam.AlignmentHeader
     recipe: Recipe
     frame: FrameVerdict
+    bad_files: tuple[BadFile, ...]
+    _sources: ReadSources
+    _alignments: AlignmentReader
     _records: Iterator[pysam.AlignedSegment]
     _examiner: Examiner
     _cutter: Cutter
+
+    @property
+    def header(self) -> pysam.AlignmentHeader:
+        """Header of the alignment file."""
+        return self._alignments.header
+
+    @property
+    def num_files(self) -> int:
+        """Number of POD5 files, the unreadable ones too."""
+        return len(self._cutter.files) + len(self.bad_files)
 
     def batches(self, size: int, workers: int) -> Iterator[RecordBatch]:
         """Yield all records, ``size`` at a time, with the chunks cut from them.
@@ -116,6 +124,20 @@ class ReadStream:
                 yield _join(records, answers, self._cutter.cut(_reads(answers), source))
         else:
             yield from self._spread(jobs, workers)
+
+    def settle(self, counts: Counts, num_results: int) -> None:
+        """Judge the run once all batches were taken; see ``accounts.settle``.
+
+        :param num_results: chunks or calls that go into the output.
+        :raises LeechError: records are not accounted for, or too few could be used.
+        """
+        settle(
+            counts,
+            self._sources,
+            num_records=self._alignments.num_records,
+            num_results=num_results,
+            overlap=self._examiner.overlap,
+        )
 
     def _spread(
         self, jobs: Iterator[tuple[list[pysam.AlignedSegment], list[AlignedRead | str]]], workers: int
@@ -154,23 +176,38 @@ def open_stream(
     :raises InputError: files that cannot be used.
     :raises MismatchError: the reads favour the other frame.
     """
-    index = Pod5Index.build(find_pod5(sources.pod5))
+    index = _index_pod5(sources)
     sequences = read_fasta(sources.reference)
-    with open_alignments(sources.bam) as file:
-        records = iterate_records(file, sources.bam)
+    with open_alignments(sources.bam, sources.reference) as alignments:
+        records = alignments.records()
         first = list(islice(records, _GUARD_RECORDS))
         frame = _check_frame(first, index, recipe, table)
         if table is not None:
             recipe = replace(recipe, kmer_centre=frame.kmer_centre)
-        sites = sites_by_number(file.references, find_sites(sequences, recipe, table))
+        references = tuple(alignments.header.references)
+        sites = sites_by_number(references, find_sites(sequences, recipe, table))
         yield ReadStream(
-            header=file.header,
             recipe=recipe,
             frame=frame,
+            bad_files=index.bad_files,
+            _sources=sources,
+            _alignments=alignments,
             _records=_chain(first, records),
             _examiner=Examiner(sites, index, sources.min_mapq),
-            _cutter=Cutter(index.files, sites, tuple(file.references), recipe, label, sample),
+            _cutter=Cutter(index.files, sites, references, recipe, label, sample),
         )
+
+
+def _index_pod5(sources: ReadSources) -> Pod5Index:
+    index = Pod5Index.build(find_pod5(sources.pod5), strict=sources.strict)
+    for file in index.bad_files:
+        logger.warning("POD5 file %s; going on without it.", file)
+    if index.num_repeated:
+        logger.warning(
+            "%d read ids lie in the POD5 files more than once; of each, the first file's signal is used.",
+            index.num_repeated,
+        )
+    return index
 
 
 _worker: tuple[Cutter, SignalSource] | None = None
