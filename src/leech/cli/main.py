@@ -14,6 +14,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from types import FrameType
 from typing import Any
 
 import click
@@ -138,9 +139,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if error.hint:
             click.echo(f"hint: {error.hint}", err=True)
         return error.exit_code
-    except (KeyboardInterrupt, click.Abort):
+    except (KeyboardInterrupt, click.Abort) as stop:
         click.echo("interrupted: nothing unfinished stands under its final name.", err=True)
-        return 128 + signal.SIGINT
+        return 128 + (signal.SIGTERM if isinstance(stop, Terminated) else signal.SIGINT)
     except BrokenPipeError:
         # Whoever read our output has enough; Python would complain once more when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -148,6 +149,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, by which a cluster ends a job: as orderly an end as an interrupt."""
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    raise Terminated
+
+
 def entry_point() -> Any:
     """Run as the console script."""
+    signal.signal(signal.SIGTERM, _terminate)
     sys.exit(main())

@@ -115,11 +115,11 @@ def _open(path: Path, pipe: _Pipe | None, reference: Path | None) -> pysam.Align
         raise InputError(
             f"Cannot read '{_name(path)}' as BAM, SAM or CRAM: {error}.", hint="--bam takes aligned reads with mv tags."
         ) from error
-    if file.format not in ("SAM", "BAM", "CRAM"):
-        kind = file.format
+    if not (file.is_bam or file.is_sam or file.is_cram):
+        # pysam takes FASTA and FASTQ for unaligned reads.
         _close(file)
         raise InputError(
-            f"'{_name(path)}' is {kind}, not BAM, SAM or CRAM.", hint="--bam takes aligned reads with mv tags."
+            f"'{_name(path)}' is FASTA or FASTQ, not BAM, SAM or CRAM.", hint="--bam takes aligned reads with mv tags."
         )
     return file
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from leech.config import knob
 
@@ -40,6 +41,10 @@ class PrepareConfig:
     label: str | None = knob(None, help="State of every read of this library, for example 'charged'.")
     sample: str | None = knob(None, help="Sample name; default: the POD5 run information's.")
     kmer_table: Path | None = knob(None, help="K-mer level table (KMER<TAB>level, gzip allowed) for expected levels.")
+    sort: Literal["records", "read_id"] = knob(
+        "records",
+        help="Order of the chunks: that of the records, or ascending read id, which is the same for any order of records.",
+    )
     workers: int = knob(
         1, minimum=1, maximum=512, help="Processes that decode and cut; the corpus is the same at any number."
     )

@@ -1,8 +1,9 @@
 """From POD5 and BAM to a corpus: ``leech data prepare``.
 
 Hides: the order of the steps. Belongs here: joining a stream of chunks, a writer and the counts; how reads become chunks
-lies in ``stream.py`` and ``chunks.py``. Invariants: the corpus does not depend on the number of workers; every record seen
-is counted once; nothing stands under the final name before it is complete.
+lies in ``stream.py`` and ``chunks.py``. Invariants: the corpus does not depend on the number of workers, nor, sorted by
+read id, on the order of the records; every record seen is counted once; nothing stands under the final name before it is
+complete.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ def prepare(
             settings = {"min_mapq": sources.min_mapq}
             if table is not None:
                 table.save(folder)
-            writer.finish(counts=counts.ladder(), runs=runs, settings=settings)
+            writer.finish(counts=counts.ladder(), runs=runs, settings=settings, by_read_id=config.sort == "read_id")
         # Votes come from the first records, so they depend on the records' order, and the manifest must not.
         (folder / "frame.json").write_text(json.dumps(stream.frame.to_mapping(), indent=2) + "\n", encoding="utf-8")
         stamp.write(folder)
