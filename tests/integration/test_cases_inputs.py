@@ -118,9 +118,10 @@ def test_one_damaged_read_fails_alone(prepare, tmp_path):
     records = [TinyRecord(name, stride=2000, tags=tags, mv_type="h") for name in names]
     sources = write_run(tmp_path / "run", records, signals, REFERENCES)
     content = bytearray(sources.pod5[0].read_bytes())
-    # Ten reads of equal size fill the file, so that its middle lies in the signal of the fifth or sixth.
-    middle = len(content) // 2
-    content[middle : middle + 200] = noise.bytes(200)
+    # Each read is one zstd frame, which begins with these four bytes.
+    frames = [place for place in range(len(content)) if content.startswith(b"\x28\xb5\x2f\xfd", place)]
+    assert len(frames) == 10
+    content[frames[4] : frames[4] + 4] = b"\0\0\0\0"
     sources.pod5[0].write_bytes(content)
     outcome = prepare(sources)
     assert outcome.code == 0
