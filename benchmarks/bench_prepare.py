@@ -4,9 +4,9 @@
 
 The bare loop decodes every read of the POD5 with escapepod and iterates the BAM with the tags that prepare needs; it is the
 work that nobody can avoid, on one core. Both run in processes of their own, alternately, and the median of each is
-compared, so that a busy machine weighs on both. It is bound by one core, not by the disk: the files are in the page cache
-after the first run. Memory is each process's own peak (VmHWM). ``--large`` prepares a second library of that many reads and
-compares the peaks.
+compared, so that a busy machine weighs on both; processor seconds are given too, which a busy machine moves less. It is
+bound by one core, not by the disk: the files are in the page cache after the first run. Memory is each process's own peak
+(VmHWM). ``--large`` prepares a second library of that many reads and compares the peaks.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pathlib import Path
 BARE = """
 import sys, time, escapepod, pysam
 pod5, bam = sys.argv[1:]
-start = time.perf_counter()
+start, start_cpu = time.perf_counter(), time.process_time()
 pysam.set_verbosity(0)
 with pysam.AlignmentFile(bam, check_sq=False) as file:
     records = 0
@@ -40,15 +40,15 @@ reads = reader.reads()
 samples = 0
 for place in range(0, len(reads), 100):
     samples += sum(len(signal) for _, signal in reader.get_signals(reads[place : place + 100]))
-print(time.perf_counter() - start, len(reads), records, samples)
+print(time.perf_counter() - start, time.process_time() - start_cpu, len(reads), records, samples)
 """
 
 PREPARE = """
 import json, sys, time
 from leech.cli.main import main
-start = time.perf_counter()
+start, start_cpu = time.perf_counter(), time.process_time()
 code = main(sys.argv[1:])
-print(time.perf_counter() - start, file=sys.stderr)
+print(time.perf_counter() - start, time.process_time() - start_cpu, file=sys.stderr)
 sys.exit(code)
 """
 
@@ -64,10 +64,11 @@ def simulate(folder: Path, reads: int) -> Path:
     return folder
 
 
-def bare(library: Path) -> tuple[float, int]:
+def bare(library: Path) -> tuple[float, float, int]:
+    """Return seconds, processor seconds and number of reads."""
     command = [sys.executable, "-c", BARE, str(library / "reads.pod5"), str(library / "mappings.bam")]
     words = subprocess.run(command, check=True, env=environment(), capture_output=True, text=True).stdout.split()
-    return float(words[0]), int(words[1])
+    return float(words[0]), float(words[1]), int(words[2])
 
 
 def peaks_mb(pid: int, peaks: dict[int, float]) -> None:
@@ -82,8 +83,8 @@ def peaks_mb(pid: int, peaks: dict[int, float]) -> None:
         return
 
 
-def prepare(library: Path, output: Path, workers: int) -> tuple[float, float, float]:
-    """Return seconds of the command (imports of the interpreter's start not counted), and peak MB of parent and worker."""
+def prepare(library: Path, output: Path, workers: int) -> tuple[float, float, float, float]:
+    """Return seconds, the parent's processor seconds, and peak MB of parent and worker; the command's own imports count."""
     command = ["data", "prepare", "-o", str(output), "--pod5", str(library / "reads.pod5")]
     command += ["--bam", str(library / "mappings.bam"), "--reference", str(library / "reference.fa"), "--label", "x"]
     command += ["--motif", "CCAGGC", "--motif-offset", "2", "--workers", str(workers), "--force", "-q"]
@@ -109,7 +110,8 @@ def prepare(library: Path, output: Path, workers: int) -> tuple[float, float, fl
     if process.returncode:
         raise SystemExit(errors)
     parent = peaks.pop(process.pid, 0.0)
-    return float(errors.split()[-1]), parent, max(peaks.values(), default=0.0)
+    seconds, cpu = map(float, errors.split()[-2:])
+    return seconds, cpu, parent, max(peaks.values(), default=0.0)
 
 
 def main() -> None:
@@ -123,29 +125,33 @@ def main() -> None:
         folder = Path(name)
         library = simulate(folder / "library", options.reads)
         bare(library)
-        loops: list[tuple[float, int]] = []
-        runs: dict[int, list[tuple[float, float, float]]] = {1: [], 2: []}
+        loops: list[tuple[float, float, int]] = []
+        runs: dict[int, list[tuple[float, float, float, float]]] = {1: [], 2: []}
         for _ in range(options.runs):
             loops.append(bare(library))
             for workers in runs:
                 runs[workers].append(prepare(library, folder / "corpus", workers))
-        seconds, reads = statistics.median(loop[0] for loop in loops), loops[0][1]
-        rows = [{"what": "bare loop", "reads_per_s": round(reads / seconds), "ratio": 1.0}]
+        seconds, cpu = (statistics.median(loop[column] for loop in loops) for column in (0, 1))
+        reads = loops[0][2]
+        rows = [{"what": "bare loop", "reads_per_s": round(reads / seconds), "reads_per_cpu_s": round(reads / cpu)}]
         for workers, results in runs.items():
             own = statistics.median(result[0] for result in results)
+            own_cpu = statistics.median(result[1] for result in results)
             rows.append(
                 {
                     "what": f"prepare, {workers} worker{'s' * (workers > 1)}",
                     "reads_per_s": round(reads / own),
                     "ratio": round(seconds / own, 3),
-                    "parent_mb": round(max(result[1] for result in results)),
-                    "worker_mb": round(max(result[2] for result in results)),
+                    "parent_reads_per_cpu_s": round(reads / own_cpu),
+                    "parent_cpu_ratio": round(cpu / own_cpu, 3),
+                    "parent_mb": round(max(result[2] for result in results)),
+                    "worker_mb": round(max(result[3] for result in results)),
                 }
             )
         if options.large:
             large = simulate(folder / "large", options.large)
             for workers in runs:
-                took, parent, worker = prepare(large, folder / "corpus", workers)
+                took, _, parent, worker = prepare(large, folder / "corpus", workers)
                 rows.append(
                     {
                         "what": f"prepare {options.large} reads, {workers} worker{'s' * (workers > 1)}",

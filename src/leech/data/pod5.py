@@ -9,7 +9,6 @@ per file and process, and few at a time; a damaged file is named and costs only 
 from __future__ import annotations
 
 import os
-import uuid
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -154,10 +153,21 @@ def _inside_fault(file: Path, error: BaseException) -> str:
 
 def pack_read_id(text: str) -> bytes | None:
     """Return the 16 bytes of a read id, in either case; None when it is not a UUID."""
+    digits = text.replace("-", "")
+    if len(digits) != 32:
+        return None
     try:
-        return uuid.UUID(text).bytes
+        packed = bytes.fromhex(digits)
     except ValueError:
         return None
+    # White space among the digits is skipped without a word.
+    return packed if len(packed) == 16 else None
+
+
+def unpack_read_id(read_id: bytes) -> str:
+    """Return the text of a 16-byte read id."""
+    digits = read_id.hex()
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 @dataclass(frozen=True)
@@ -292,8 +302,8 @@ class SignalSource:
     def _fetch_from(self, number: int, wanted: set[bytes]) -> dict[bytes, RawRead | None]:
         reader, runs = self._opened(number)
         try:
-            names = sorted(str(uuid.UUID(bytes=read_id)) for read_id in wanted)
-            reads = reader.reads(selection=names, missing_ok=True)
+            names = {unpack_read_id(read_id): read_id for read_id in wanted}
+            reads = reader.reads(selection=sorted(names), missing_ok=True)
         except _READ_ERRORS:
             return dict.fromkeys(wanted)
         # Storage order: signal of neighbouring reads shares pages and compression blocks.
@@ -302,7 +312,7 @@ class SignalSource:
         for start in range(0, len(reads), _DECODE_AT_ONCE):
             part = reads[start : start + _DECODE_AT_ONCE]
             for read, signal in zip(part, _decode(reader, part), strict=True):
-                read_id = uuid.UUID(read.read_id).bytes
+                read_id = names[read.read_id]
                 if signal is None or read.run_info_index >= len(runs):
                     decoded[read_id] = None
                 else:

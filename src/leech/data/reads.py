@@ -8,7 +8,6 @@ nothing of pysam leaves the process that opened the file, so that reads travel t
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -17,7 +16,7 @@ import pysam
 
 from leech.data.anchors import Site
 from leech.data.moves import Cigar
-from leech.data.pod5 import Pod5Index, pack_read_id
+from leech.data.pod5 import Pod5Index, pack_read_id, unpack_read_id
 
 _ID = np.dtype([("high", ">u8"), ("low", ">u8")])
 """A read id as numpy sorts it; its own bytes type would drop trailing zeros."""
@@ -177,8 +176,8 @@ class Examiner:
             self._num_looked_up,
             self._num_found,
             len(self._index),
-            None if missing is None else str(uuid.UUID(bytes=missing)),
-            None if present is None else str(uuid.UUID(bytes=present)),
+            None if missing is None else unpack_read_id(missing),
+            None if present is None else unpack_read_id(present),
         )
 
     def examine(self, records: Sequence[pysam.AlignedSegment]) -> list[AlignedRead | str]:
