@@ -63,6 +63,8 @@ BROKEN = {
     "text": (lambda good: b"read_id,channel\n", "does not start with the POD5 signature"),
     "rotten": (lambda good: good[:-400] + b"\xff" * 300 + good[-100:], "is damaged"),
 }
+# A file ends with the footer's length in eight bytes, the marker in sixteen, and the signature in eight.
+BROKEN["footer"] = (lambda good: good[:-32] + b"\xff" * 8 + good[-24:], "is damaged (the length of its footer")
 _other = None
 
 

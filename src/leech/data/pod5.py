@@ -27,6 +27,9 @@ _POD5_SIGNATURE = b"\x8bPOD\r\n\x1a\n"
 _MARKER_BYTES = 16
 """Length of a file's own random marker, which follows the first signature and precedes the last."""
 
+_TAIL_BYTES = 8 + _MARKER_BYTES + len(_POD5_SIGNATURE)
+"""Length of a file's end: footer length, marker, signature."""
+
 _OTHER_FORMATS = {
     b"version https://git-lfs": "is a git-LFS pointer, not the data it stands for; fetch it with 'git lfs pull'",
     b"\x89HDF\r\n\x1a\n": "is HDF5, probably fast5; convert it to POD5",
@@ -123,7 +126,7 @@ def _outside_fault(file: Path) -> str | None:
         with file.open("rb") as handle:
             head = handle.read(32)
             size = handle.seek(0, os.SEEK_END)
-            handle.seek(max(0, size - len(_POD5_SIGNATURE)))
+            handle.seek(max(0, size - _TAIL_BYTES))
             tail = handle.read()
     except OSError as error:
         return f"cannot be read: {error.strerror or error}"
@@ -134,8 +137,11 @@ def _outside_fault(file: Path) -> str | None:
             return what
     if not head.startswith(_POD5_SIGNATURE):
         return "does not start with the POD5 signature, so it is another format or a failed copy"
-    if tail != _POD5_SIGNATURE:
+    if not tail.endswith(_POD5_SIGNATURE):
         return "is truncated: the signature that closes a POD5 file is missing; copy it again"
+    # escapepod does not survive a footer that is longer than its file.
+    if size < 2 * _TAIL_BYTES or not 0 < int.from_bytes(tail[:8], "little") <= size - 2 * _TAIL_BYTES:
+        return "is damaged (the length of its footer is impossible); copy it again"
     return None
 
 
