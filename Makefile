@@ -9,7 +9,7 @@ SOURCES := src tests benchmarks
 .PHONY: demo test lint bench cli-docs
 
 demo: $(INSTALLED)
-	$(BIN)/leech demo
+	$(BIN)/leech demo --force
 
 test: $(INSTALLED)
 	$(BIN)/python -m pytest

@@ -81,6 +81,8 @@ def build(cls: type[T], *layers: Mapping[str, Any], source: str = "configuration
             hint = f"Did you mean '{close}'?" if close else f"Known keys: {', '.join(sorted(fields))}."
             raise ConfigError(f"{source}: unknown key '{key}'.", hint=hint)
     checked = _validate(cls, values, source)
+    for name, value in values.items():
+        _check_type(name, value, getattr(checked, name), source)
     for name, field in fields.items():
         _check_range(name, getattr(checked, name), field.metadata, source)
     return checked
@@ -135,12 +137,29 @@ def _validate(cls: type[T], values: Mapping[str, Any], source: str) -> T:
         raise ConfigError(f"{source}: '{where}': {first['msg'].lower()}{given}.") from error
 
 
+_WIDEST = 2**63
+"""Integers from here on fit neither TOML nor the random generators."""
+
+
+def _check_type(name: str, given: Any, taken: Any, source: str) -> None:
+    """Refuse what pydantic would turn into another kind of value: true into 1, "10" into 10."""
+    if isinstance(given, (list, tuple)) and isinstance(taken, (list, tuple)):
+        for one, other in zip(given, taken, strict=True):
+            _check_type(name, one, other, source)
+        return
+    is_number = isinstance(taken, (int, float))
+    if isinstance(given, bool) != isinstance(taken, bool) or (is_number and isinstance(given, str)):
+        raise ConfigError(f"{source}: '{name}' must be of type {type(taken).__name__}, got {given!r}.")
+
+
 def _check_range(name: str, value: Any, metadata: Mapping[str, Any], source: str) -> None:
     numbers = value if isinstance(value, (list, tuple)) else [value]
     for number in numbers:
         if isinstance(number, bool) or not isinstance(number, (int, float)):
             continue
         low, high = metadata.get("minimum"), metadata.get("maximum")
+        if isinstance(number, int) and not -_WIDEST <= number < _WIDEST:
+            raise ConfigError(f"{source}: '{name}' must fit 64 bits, got {number}.")
         if number != number or (low is not None and number < low) or (high is not None and number > high):
             span = f"from {low}" if high is None else f"up to {high}" if low is None else f"between {low} and {high}"
             raise ConfigError(f"{source}: '{name}' must be {span}, got {number}.")

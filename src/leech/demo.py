@@ -57,7 +57,7 @@ class DemoResult:
     def tables(self) -> list[Table]:
         """Return the figures and the paths."""
         return [
-            Table(title="leech demo", columns=("what", "leech", "oracle or truth"), rows=self.figures),
+            Table(title="leech demo", columns=("what", "leech", "at best"), rows=self.figures),
             Table(
                 title="Made", columns=("what", "path"), rows=[(name, str(path)) for name, path in self.paths.items()]
             ),
@@ -137,6 +137,7 @@ def _run(config: DemoConfig, work: Path, progress: Progress, stamp: Stamp) -> li
         progress=progress,
         stamp=stamp,
     )
+    _name_finished_paths(work / "metrics.json")
     prediction = predict(
         work / "model",
         _sources(work / "mixture"),
@@ -147,6 +148,15 @@ def _run(config: DemoConfig, work: Path, progress: Progress, stamp: Stamp) -> li
         stamp=stamp,
     )
     return _compare(work, evaluation, prediction)
+
+
+def _name_finished_paths(metrics: Path) -> None:
+    """Name model and corpus from the folder of the demo, because the one they were made in is about to be renamed."""
+    import json
+
+    content = json.loads(metrics.read_text(encoding="utf-8"))
+    content |= {name: Path(content[name]).name for name in ("model", "data")}
+    metrics.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
 
 
 def _sources(library: Path) -> Any:

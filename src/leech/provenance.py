@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from leech import __version__
-from leech.errors import InputError
+from leech.errors import ConfigError, InputError
 
 _PACKAGES = ("escapepod", "numpy", "pysam", "torch")
 
@@ -174,9 +174,11 @@ def _refuse(path: Path, force: bool, *, folder: bool) -> None:
     """Refuse a name that cannot be written in the end, before any work is done for it."""
     if path.name in ("", ".."):
         raise InputError(f"'{path}' is no name for an output.", hint="Name the folder or file to be made.")
-    if not path.exists():
+    # A link that leads nowhere does not exist, and yet no folder can take its name.
+    linked = folder and path.is_symlink()
+    if not path.exists() and not linked:
         return
-    if not (path.is_dir() or path.is_file()) or (folder and path.is_symlink()):
+    if linked or not (path.is_dir() or path.is_file()):
         raise InputError(f"'{path}' is a link or a device, which no output can replace.", hint="Give another name.")
     if path.is_dir() != folder:
         there, wanted = ("folder", "file") if path.is_dir() else ("file", "folder")
@@ -188,6 +190,23 @@ def _refuse(path: Path, force: bool, *, folder: bool) -> None:
             f"'{path}' holds files that leech did not write, and --force would delete them.",
             hint="Give another name, or delete the folder yourself.",
         )
+
+
+def refuse_input_as_output(output: Path, inputs: Sequence[Path | None]) -> None:
+    """Refuse an output that would take the place of what it is made from, or of a folder around it, with --force too.
+
+    :param inputs: what the run reads; None stands for an input not given.
+    :raises ConfigError: naming the input.
+    """
+    if not output.exists():
+        return
+    place = output.resolve()
+    for path in inputs:
+        if path is not None and path.exists() and (path.resolve() == place or place in path.resolve().parents):
+            raise ConfigError(
+                f"Output '{output}' is the input '{path}' or a folder around it, which would be lost.",
+                hint="Give another name with -o.",
+            )
 
 
 def _begin(path: Path, make: Callable[[], None]) -> None:

@@ -9,12 +9,12 @@ from leech.data.moves import (
     INDEL_NONE,
     INDEL_PARTIAL,
     INDEL_PRESENT,
+    Alignments,
+    ReadBounds,
     bounds_in_sequence,
     bounds_in_time,
-    motif_indel,
+    in_query,
     moves_agree,
-    reference_bounds,
-    trace_alignment,
 )
 
 M, I, D, N, S, H = range(6)  # noqa: E741 - the BAM specification's letters
@@ -28,14 +28,18 @@ def test_in_time_order_each_move_starts_a_base_and_the_last_one_ends_with_the_si
     assert bounds_in_time(MOVES, 6, 38).tolist() == [0, 12, 18, 30, 38]
 
 
+def in_sequence(reverse):
+    return bounds_in_sequence([MOVES.tobytes()], [6], [38], reverse).bounds.tolist()
+
+
 def test_in_sequence_order_the_first_base_is_the_last_move():
     # Read backwards, sample s becomes 37 - s. Base 0 is the last move: time [30, 38) -> [0, 8).
     # Base 1: time [18, 30) -> [8, 20). Base 2: [12, 18) -> [20, 26). Base 3: [0, 12) -> [26, 38).
-    assert bounds_in_sequence(MOVES, 6, 38, reverse=True).tolist() == [0, 8, 20, 26, 38]
+    assert in_sequence(reverse=True) == [0, 8, 20, 26, 38]
 
 
 def test_without_reversal_sequence_order_is_time_order():
-    assert bounds_in_sequence(MOVES, 6, 38, reverse=False).tolist() == [0, 12, 18, 30, 38]
+    assert in_sequence(reverse=False) == [0, 12, 18, 30, 38]
 
 
 @pytest.mark.parametrize(
@@ -56,8 +60,19 @@ def test_a_move_table_agrees_only_with_its_own_sequence_and_signal(num_samples, 
 TENS = np.arange(0, 110, 10)
 
 
-def bounds(cigar, start, first, count):
-    return reference_bounds(trace_alignment(cigar, start), TENS, first, count).tolist()
+def bounds(cigar, start, first, count, base_bounds=TENS):
+    query = ReadBounds(base_bounds, np.array([0, len(base_bounds)]))
+    (found,) = Alignments.trace([cigar], [start]).bounds(query, np.array([first]), count).tolist()
+    return found
+
+
+def covers(cigar, start, *positions):
+    alignment = Alignments.trace([cigar], [start])
+    return [bool(alignment.covers(np.array([position]))[0]) for position in positions]
+
+
+def indel(cigar, reference_start, start, end):
+    return Alignments.trace([cigar], [reference_start]).indels(np.array([start]), np.array([end]))[0]
 
 
 def test_a_plain_match_maps_base_by_base():
@@ -88,9 +103,9 @@ def test_deleted_bases_share_the_signal_of_the_base_before_them():
 
 def test_bases_of_a_reference_skip_have_no_signal_and_are_not_covered():
     # 4M3N4M at 100: reference 104..106 are skipped, 103 keeps its own 10 samples, 107 is query 4.
-    alignment = trace_alignment([(M, 4), (N, 3), (M, 4)], 100)
-    assert reference_bounds(alignment, TENS, 103, 5).tolist() == [30, 40, 40, 40, 40, 50]
-    assert [alignment.covers(position) for position in (103, 104, 106, 107)] == [True, False, False, True]
+    cigar = [(M, 4), (N, 3), (M, 4)]
+    assert bounds(cigar, 100, 103, 5) == [30, 40, 40, 40, 40, 50]
+    assert covers(cigar, 100, 103, 104, 106, 107) == [True, False, False, True]
 
 
 def test_all_operations_together():
@@ -98,22 +113,22 @@ def test_all_operations_together():
     # reference 50 51 52 -> query 2 3 4; query 5 inserted after 52; 53 54 -> 6 7; 55 56 deleted; 57 58 -> 8 9;
     # 59 60 skipped; 61 -> 10.
     cigar = [(H, 1), (S, 2), (M, 3), (I, 1), (M, 2), (D, 2), (M, 2), (N, 2), (M, 1)]
-    alignment = trace_alignment(cigar, 50)
     elevens = np.arange(0, 120, 10)
     # starts: 50:20 51:30 52:40 53:60 54:70 55:73 56:76 57:80 58:90 59:100 60:100 61:100, end 110.
     expected = [20, 30, 40, 60, 70, 73, 76, 80, 90, 100, 100, 100, 110]
-    assert reference_bounds(alignment, elevens, 50, 12).tolist() == expected
+    assert bounds(cigar, 50, 50, 12, elevens) == expected
 
 
 def test_a_deletion_at_the_end_of_an_alignment_is_no_part_of_it():
-    alignment = trace_alignment([(M, 4), (D, 3), (S, 2)], 100)
+    alignment = Alignments.trace([[(M, 4), (D, 3), (S, 2)]], [100])
     assert (alignment.reference_knots[-1], alignment.query_knots[-1]) == (104, 4)
-    assert not alignment.covers(104)
+    assert (alignment.end.tolist(), alignment.query_end.tolist()) == ([104], [4])
+    assert covers([(M, 4), (D, 3), (S, 2)], 100, 103, 104) == [True, False]
 
 
 def test_an_alignment_without_match_covers_nothing():
-    alignment = trace_alignment([(S, 10)], 100)
-    assert not alignment.covers(100)
+    assert covers([(S, 10)], 100, 99, 100) == [False, False]
+    assert covers([], 0, 0) == [False]
 
 
 @pytest.mark.parametrize(
@@ -134,4 +149,56 @@ def test_an_alignment_without_match_covers_nothing():
 )
 def test_an_indel_counts_when_it_lies_between_two_bases_of_the_motif_or_removes_one(cigar, state):
     # Motif on reference [105, 111), alignment from 100.
-    assert motif_indel(cigar, 100, 105, 111) == state
+    assert indel(cigar, 100, 105, 111) == state
+
+
+@pytest.mark.parametrize(
+    ("cigar", "state"),
+    [
+        ([(S, 2), (M, 8)], INDEL_NONE),  # SEQ 3..7 is matched
+        ([(S, 2), (M, 3), (I, 1), (M, 4)], INDEL_PRESENT),  # SEQ 5 is inserted
+        ([(S, 2), (M, 2), (D, 1), (M, 6)], INDEL_PRESENT),  # reference bases are missing between SEQ 3 and 4
+        ([(S, 2), (M, 1), (D, 1), (M, 7)], INDEL_NONE),  # between SEQ 2 and 3, right before the interval
+        ([(H, 5), (S, 4), (M, 6)], INDEL_PARTIAL),  # SEQ 3 is clipped; hard-clipped bases are not in SEQ
+    ],
+)
+def test_seen_from_the_query_insertions_and_deletions_change_places(cigar, state):
+    # The interval is SEQ [3, 7).
+    assert indel(in_query(cigar), 0, 3, 7) == state
+
+
+def test_what_is_computed_for_a_read_does_not_depend_on_the_others():
+    generator = np.random.default_rng(0)
+    cigars, starts, moves, samples = [], [], [], []
+    for _ in range(200):
+        number = int(generator.integers(1, 8))
+        cigar = [(int(op), int(generator.integers(1, 9))) for op in generator.choice([M, I, D, N], number)]
+        cigar = [(S, int(generator.integers(0, 4))), *cigar, (M, 2), (D, int(generator.integers(0, 3)))]
+        cigars.append([part for part in cigar if part[1]])
+        starts.append(int(generator.integers(0, 50)))
+        num_bases = sum(length for op, length in cigars[-1] if op in (M, I, S))
+        blocks = np.ones(num_bases + int(generator.integers(0, 40)), dtype=np.int8)
+        blocks[1 + generator.permutation(len(blocks) - 1)[: len(blocks) - num_bases]] = 0
+        moves.append(blocks.tobytes())
+        samples.append(5 * len(blocks) + int(generator.integers(0, 5)))
+    strides = [5] * len(moves)
+    first, width = np.array(starts) - 3, 60
+    for reverse in (False, True):
+        together = bounds_in_sequence(moves, strides, samples, reverse)
+        traced = Alignments.trace(cigars, starts)
+        found = traced.bounds(together, first, width)
+        medians, states = together.median_dwell(), traced.indels(first + 5, first + 12)
+        covered, plain = traced.covers(first + 7), together.at(first, width)
+        assert set(states.tolist()) == {0, 1, 2}
+        for row in range(len(moves)):
+            one = slice(row, row + 1)
+            alone = bounds_in_sequence(moves[one], strides[one], samples[one], reverse)
+            alignment = Alignments.trace(cigars[one], starts[one])
+            own = np.diff(alone.bounds)
+            assert alone.bounds.tolist() == together.bounds[slice(*together.offsets[row : row + 2])].tolist()
+            assert own.sum() == samples[row]
+            assert medians[row] == np.median(own)
+            assert alignment.bounds(alone, first[one], width).tolist() == found[one].tolist()
+            assert alone.at(first[one], width).tolist() == plain[one].tolist()
+            assert alignment.indels(first[one] + 5, first[one] + 12)[0] == states[row]
+            assert alignment.covers(first[one] + 7)[0] == covered[row]

@@ -32,7 +32,9 @@ def prepare(folder, output, bam, *options):
     inputs = ["--pod5", str(folder / "reads.pod5"), "--bam", str(bam), "--reference", str(folder / "reference.fa")]
     assert main(["data", "prepare", "-o", str(output), *inputs, *REQUIRED, *options]) == 0
     # What remains tells of this run alone (command line, first records' votes) and is in no digest.
-    return {path.name: path.read_bytes() for path in output.iterdir() if path.stem not in ("provenance", "frame")}
+    return {
+        path.name: path.read_bytes() for path in output.iterdir() if path.stem not in ("provenance", "frame", "inputs")
+    }
 
 
 @pytest.mark.parametrize("workers", [1, 2, 4])

@@ -116,6 +116,7 @@ def test_the_folder_is_the_two_documented_files_and_nothing_else(model: Path) ->
         "operating_point",
         "calibration",
         "training",
+        "digest",
         "stamp",
     ]
     assert (content["format"], content["schema_version"]) == ("leech-model", 1)
@@ -177,6 +178,8 @@ def test_a_description_that_is_none_is_refused_by_file(model: Path, text: str) -
         (lambda m: m.pop("labels"), "'labels': field required"),
         (lambda m: m.update(labels=["charged"]), "'labels"),
         (lambda m: m.update(labels=["charged", "uncharged"]), "'charged' is not the second of the labels"),
+        (lambda m: m.update(labels=["x", "x"], positive_label="x"), "must be two different names"),
+        (lambda m: m.update(labels=["", "x"], positive_label="x"), "must be two different names"),
         (lambda m: m["operating_point"].update(threshold_cl=256), "threshold_cl 256 must lie between 1 and 255"),
         (lambda m: m["operating_point"].update(threshold_cl=0), "threshold_cl 0 must lie between 1 and 255"),
         (lambda m: m.update(calibration={}), "'calibration'"),
@@ -247,6 +250,35 @@ def test_weights_of_another_network_are_refused_tensor_by_tensor(
         load_bundle(model)
     assert words in caught.value.message
     assert str(model / "model.safetensors") in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda m: m.update(labels=["charged", "uncharged"], positive_label="uncharged"),
+        # Both fit the weights, and would give other numbers without a word.
+        lambda m: m["architecture"].update(features=["level_mean"]),
+        lambda m: m["architecture"]["branches"][0]["layers"][0].update(activation="silu"),
+    ],
+)
+def test_a_description_that_fits_the_weights_but_was_changed_is_refused(
+    model: Path, change: Callable[[dict[str, Any]], object]
+) -> None:
+    edit(model, change)
+    with pytest.raises(MismatchError, match="was changed since it was trained"):
+        load_bundle(model)
+
+
+def test_weights_of_the_same_network_trained_otherwise_are_refused(model: Path, tmp_path: Path) -> None:
+    other = save(tmp_path / "other", seed=1)
+    (model / "model.safetensors").write_bytes((other / "model.safetensors").read_bytes())
+    with pytest.raises(MismatchError, match="was changed since it was trained"):
+        load_bundle(model)
+
+
+def test_another_operating_point_may_be_chosen_later(model: Path) -> None:
+    edit(model, lambda m: m["operating_point"].update(threshold_cl=120, source="me"))
+    assert load_bundle(model).bundle.threshold_cl == 120
 
 
 def test_a_truncated_weights_file_is_refused(model: Path) -> None:

@@ -41,6 +41,7 @@ CORES = {
     ),
     "data merge": ("leech.data.compose", "merge", ("a", "b", "-o", "out")),
     "data inspect": ("leech.data.inspect", "inspect", ("corpus",)),
+    "data check": ("leech.evaluation.shortcuts", "check", ("corpus",)),
     "model train": ("leech.training.train", "train", ("--data", "corpus", "-o", "out")),
     "model inspect": ("leech.models.bundle", "describe", ("model",)),
     "eval test": ("leech.evaluation.evaluate", "evaluate", ("--model", "m", "--data", "corpus", "-o", "out")),
@@ -63,6 +64,8 @@ OPTIONS = [
 
 
 class Result:
+    failure = None
+
     def to_mapping(self):
         return {"answer": 42}
 
@@ -143,7 +146,9 @@ def other_value(option, default):
     if isinstance(option.type, click.Choice):
         choice = next((choice for choice in option.type.choices if choice != default), default)
         return [flag, choice], choice
-    if option.nargs == 3:
+    if option.nargs == 2:
+        return [flag, "7", "9"], (7, 9)
+    if option.name == "split" and option.multiple:
         return [flag, "0.5", "0.25", "0.25"], (0.5, 0.25, 0.25)
     if isinstance(option.type, click.Path):
         return [flag, "elsewhere"], Path("elsewhere")
@@ -166,7 +171,7 @@ def test_each_option_reaches_the_core_function_and_changes_nothing_else(run, nam
     defaults = {f.name: getattr(value, f.name) for value in configurations(before) for f in exposed_fields(type(value))}
     words, value = other_value(option, defaults.get(option.name))
     after = run(name, *words)
-    if option.multiple:
+    if option.multiple and not isinstance(value, tuple):
         value = (*defaults[option.name], value)
     changed = {key: now for key, now in flat(after).items() if now != flat(before)[key]}
     if value == defaults.get(option.name):
@@ -184,7 +189,8 @@ def test_each_field_that_users_may_set_has_an_option_whose_default_is_the_datacl
     for value in configurations(run(name)):
         for field in exposed_fields(type(value)):
             assert options[field.name].default is None
-            if field.default is not dataclasses.MISSING:
+            given = f"--{field.name.replace('_', '-')}" in CORES[name][2]
+            if field.default is not dataclasses.MISSING and not given:
                 assert getattr(value, field.name) == field.default
 
 
@@ -261,7 +267,7 @@ def test_a_reader_that_has_enough_ends_the_run_without_a_word():
     program = (
         "import sys; from types import SimpleNamespace; from leech.cli.main import main\n"
         "result = SimpleNamespace(to_mapping=lambda: {}, tables=lambda: [])\n"
-        "sys.modules['leech.data.inspect'] = SimpleNamespace(inspect=lambda path: result)\n"
+        "sys.modules['leech.data.inspect'] = SimpleNamespace(inspect=lambda *_, **__: result)\n"
         "sys.exit(main(['data', 'inspect', 'corpus', '--json']))"
     )
     read_end, write_end = os.pipe()
@@ -310,6 +316,46 @@ def test_an_interrupt_is_one_line_and_130(monkeypatch, capsys):
     assert output.out == ""
     assert output.err.count("\n") == 1
     assert output.err.startswith("interrupted")
+
+
+def test_being_told_to_end_cleans_up_like_an_interrupt(tmp_path):
+    program = (
+        "import os, signal, sys; from pathlib import Path; from types import SimpleNamespace\n"
+        "from leech.cli.main import main; from leech.provenance import atomic_file\n"
+        "def inspect(*_, **__):\n"
+        "    with atomic_file(Path('out.json')):\n"
+        "        os.kill(os.getpid(), signal.SIGTERM)\n"
+        "sys.modules['leech.data.inspect'] = SimpleNamespace(inspect=inspect)\n"
+        "sys.exit(main(['data', 'inspect', 'corpus']))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    # 128 + 15.
+    assert (done.returncode, done.stderr.count("interrupted")) == (143, 1)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_command_leaves_the_signals_as_they_were(monkeypatch):
+    before = signal.getsignal(signal.SIGTERM)
+    failing(monkeypatch, InputError("bad file"))
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.parametrize("name", ["data merge", "model train", "eval test", "predict", "data prepare"])
+def test_an_output_that_is_an_input_is_refused_with_force_too(run, name, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    given = {
+        "data merge": "a",
+        "model train": "corpus",
+        "eval test": "corpus",
+        "predict": "m",
+        "data prepare": "reads.bam",
+    }
+    (tmp_path / given[name]).mkdir()
+    words = [*name.split(), *CORES[name][2], "-o", given[name], "--force"]
+    assert main(words) == 2
+    assert f"Output '{given[name]}' is the input '{given[name]}'" in capsys.readouterr().err
 
 
 def test_the_console_script_runs_the_same_command_line():
@@ -366,7 +412,7 @@ def test_what_was_asked_for_is_exit_code_0_on_stdout(capsys, words):
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize(("flag", "level"), [(None, "INFO"), ("-v", "DEBUG"), ("--quiet", "WARNING")])
 def test_verbose_and_quiet_set_the_level(monkeypatch, late, flag, level):
-    monkeypatch.setitem(sys.modules, "leech.data.inspect", SimpleNamespace(inspect=lambda _: Result()))
+    monkeypatch.setitem(sys.modules, "leech.data.inspect", SimpleNamespace(inspect=lambda *_, **__: Result()))
     flags = [flag] if flag else []
     words = ["data", "inspect", "corpus"]
     assert main([*words, *flags] if late else [*flags, *words]) == 0

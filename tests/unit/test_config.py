@@ -72,6 +72,14 @@ def test_an_unknown_key_that_resembles_nothing_is_refused_with_all_keys():
         ({"pair": [0.5, 1.5]}, "'pair' must be between 0.0 and 1.0, got 1.5"),
         ({"timer": 0}, "'timer' must be from 1, got 0"),
         ({"share": float("nan")}, "'share' must be from 0.0, got nan"),
+        ({"timer": True}, "'timer' must be of type int, got True"),
+        ({"share": True}, "'share' must be of type float, got True"),
+        ({"fan": 1}, "'fan' must be of type bool, got 1"),
+        ({"fan": "yes"}, "'fan' must be of type bool, got 'yes'"),
+        ({"degrees": "100"}, "'degrees' must be of type int, got '100'"),
+        ({"pair": [False, 0.5]}, "'pair' must be of type float, got False"),
+        # One more than the largest integer of 64 bits.
+        ({"timer": 2**63}, "'timer' must fit 64 bits, got 9223372036854775808"),
         ({"fan": True, "degrees": 260}, "a fan above 250 degrees melts"),
     ],
 )

@@ -78,6 +78,8 @@ def test_the_file_holds_the_metrics_of_the_split_and_where_they_come_from(
     assert content["provenance"] == STAMP.to_mapping()
     assert content["corpus_digest"] == opened.manifest.digest
     assert content["format"] == "leech-metrics"
+    assert (tmp_path / content["model"]).resolve() == model.resolve()
+    assert (tmp_path / content["data"]).resolve() == corpus.resolve()
     assert {key: content[key] for key in result.to_mapping()} == json.loads(json.dumps(result.to_mapping()))
 
 
@@ -97,12 +99,16 @@ def test_scores_come_in_the_order_of_the_rows_at_any_batch_size(model: Path, cor
     assert single.labels[0] == opened.column("label")[rows[9]]
 
 
-def test_every_split_and_an_unsplit_corpus_can_be_scored(model: Path, corpus: Path, tmp_path: Path) -> None:
-    sizes = {
-        split: run(model, corpus, tmp_path / f"{split}.json", split=split).metrics.num_reads
-        for split in ("train", "validation", "test", "all")
-    }
+def test_every_split_can_be_scored_but_not_without_a_word_those_that_training_saw(
+    model: Path, corpus: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    sizes, flattered = {}, {}
+    for split in ("train", "validation", "test", "all"):
+        caplog.clear()
+        sizes[split] = run(model, corpus, tmp_path / f"{split}.json", split=split).metrics.num_reads
+        flattered[split] = "flatter" in caplog.text
     assert sizes == {"train": 72, "validation": 24, "test": 24, "all": 120}
+    assert flattered == {"train": True, "validation": True, "test": False, "all": True}
 
 
 def test_the_model_says_which_label_is_positive_whatever_the_order_in_the_corpus(corpus: Path, tmp_path: Path) -> None:
@@ -131,10 +137,16 @@ def test_other_labels_are_refused(model: Path, tmp_path: Path) -> None:
         run(model, data, tmp_path / "metrics.json")
 
 
-def test_a_corpus_of_one_label_is_refused(model: Path, tmp_path: Path) -> None:
-    data = write_chunks(tmp_path / "one", planted_chunks(10, label="charged", strength=1, seed=0))
-    with pytest.raises(MismatchError, match="has the labels 'charged'"):
-        run(model, data, tmp_path / "metrics.json", split="all")
+@pytest.mark.parametrize(("label", "known", "unknown"), [("charged", "tpr", "fpr"), ("uncharged", "fpr", "tpr")])
+def test_a_control_of_one_label_gives_what_one_state_can_tell(
+    model: Path, tmp_path: Path, label: str, known: str, unknown: str
+) -> None:
+    data = write_chunks(tmp_path / "one", planted_chunks(10, label=label, strength=1, seed=0))
+    metrics = run(model, data, tmp_path / "metrics.json", split="all").metrics
+    assert (metrics.num_reads, metrics.num_positive) == (10, 10 if label == "charged" else 0)
+    assert metrics.auroc.value is None
+    assert getattr(metrics, known).value is not None
+    assert getattr(metrics, unknown).value is None
 
 
 def test_an_empty_split_and_a_missing_split_are_refused(model: Path, corpus: Path, tmp_path: Path) -> None:

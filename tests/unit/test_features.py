@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from leech.config import build
-from leech.data.batches import base_bounds, epoch_order, make_inputs
-from leech.data.features import FEATURES, feature_channels, measure_levels
+from leech.data.batches import epoch_order, make_inputs
+from leech.data.features import FEATURES, base_bounds, feature_channels, measure_levels
 from leech.data.recipe import Recipe
 from leech.errors import ConfigError
 

@@ -97,6 +97,13 @@ def test_a_logit_that_is_not_finite_is_an_error_that_says_how_many(bad: float) -
         Predictor(FirstSample(), CPU).logits(inputs_of(bad, 1, bad))
 
 
+def test_inputs_that_are_not_finite_are_not_blamed_on_the_weights() -> None:
+    with pytest.raises(LeechError) as caught:
+        Predictor(FirstSample(), CPU).logits(inputs_of(float("nan"), 1))
+    assert "corpus is damaged" in str(caught.value)
+    assert "train it again" not in str(caught.value)
+
+
 def test_a_batch_of_none_gives_none() -> None:
     assert Predictor(FirstSample(), CPU).logits(inputs_of()).shape == (0, 1)
 

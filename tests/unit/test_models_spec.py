@@ -53,6 +53,36 @@ def logits(network: torch.nn.Module, count: int = 3, num_features: int = 1) -> t
         return network.eval()(random_inputs(count, RECIPE, num_features))  # type: ignore[no-any-return]
 
 
+SIDE = {"name": "side", "inputs": ["base_onehot"], "layers": [{"layer": "convolution", "channels": 2, "kernel": 1}]}
+
+
+@pytest.mark.parametrize(
+    ("edit", "words"),
+    [
+        (lambda m: m["branches"].insert(0, SIDE), "no branch reads branch 'side'"),
+        (lambda m: m["branches"][1]["inputs"].remove("features"), "lists features, but no branch reads them"),
+        (lambda m: m["branches"][1].update(name="output"), "branch 'output': the name is taken already"),
+    ],
+)
+def test_what_no_branch_reads_and_a_name_with_a_meaning_are_refused(
+    edit: Callable[[dict[str, Any]], object], words: str
+) -> None:
+    with pytest.raises(ConfigError, match=words):
+        parse_spec(edited(edit), "small")
+
+
+@pytest.mark.parametrize("name", ["keys", "forward", "training"])
+def test_a_branch_cannot_be_named_like_something_of_torch_s(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"branch '{name}': torch has that name for something else"):
+        network_of(edited(lambda m: m["branches"][1].update(name=name)))
+
+
+def test_a_layer_that_torch_cannot_make_is_refused_in_one_line() -> None:
+    with pytest.raises(ConfigError, match="cannot be built") as caught:
+        network_of(edited(lambda m: m["branches"][0]["layers"][0].update(channels=10**20)))
+    assert "\n" not in caught.value.message
+
+
 def test_both_networks_come_with_leech() -> None:
     assert built_in_names() == ["conv_lstm", "tcn"]
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from leech.data.normalise import MAD_TO_SD, median_mad
+from leech.data.normalise import MAD_TO_SD, median_mad, normalise
+from leech.data.pod5 import Calibration
 
 
 def test_median_and_mad_by_hand():
@@ -35,3 +37,38 @@ def test_the_histogram_gives_exactly_what_sorting_gives(signal):
     median = np.median(wide)
     mad = np.median(np.abs(wide - median))
     assert median_mad(signal) == (None if mad == 0 else (median, MAD_TO_SD * mad))
+
+
+USUAL = Calibration(offset=10.0, scale=0.25)
+
+
+def test_mean_and_standard_deviation_by_hand():
+    # 2 4 4 6: mean 4, variance (4 + 0 + 0 + 4) / 4 = 2.
+    found = normalise("zscore", np.array([4, 2, 6, 4], dtype=np.int16), USUAL)
+    assert found == (4.0, pytest.approx(2**0.5))
+
+
+def test_the_standard_deviation_of_values_far_from_zero_keeps_its_digits():
+    assert normalise("zscore", np.array([32766, 32767] * 1000, dtype=np.int16), USUAL) == (32766.5, 0.5)
+
+
+def test_quantiles_by_hand():
+    # Of 11 samples 0..10 sorted, places floor(0.1 * 10) = 1 and floor(0.9 * 10) = 9 hold 10 and 90 of 0, 10 .. 100.
+    shift, scale = normalise("quantile", np.arange(100, -1, -10).astype(np.int16), USUAL)
+    # The quantiles of a standard normal distribution lie 2 x 1.28155 apart.
+    assert (shift, scale) == (50.0, pytest.approx(80 / 2.5631031))
+
+
+def test_picoamperes_by_hand():
+    # pA = (adc + 10) * 0.25, so ADC 30 is 10 pA: (30 - -10) / 4.
+    found = normalise("picoamp", np.array([30, 31], dtype=np.int16), USUAL)
+    assert found == (-10.0, 4.0)
+    assert (30 - found.shift) / found.scale == 10
+
+
+@pytest.mark.parametrize(
+    ("offset", "scale"), [(0, 0), (0, -1), (0, float("nan")), (float("inf"), 1), (0, float("inf")), (0, 1e-60)]
+)
+def test_a_calibration_that_gives_no_current_is_a_reason(offset, scale):
+    assert normalise("picoamp", np.array([1, 2], dtype=np.int16), Calibration(offset, scale)) == "bad_calibration"
+    assert not isinstance(normalise("zscore", np.array([1, 2], dtype=np.int16), Calibration(offset, scale)), str)

@@ -82,6 +82,26 @@ def test_each_kind_of_flag_reaches_its_field(arguments, field, value):
         assert oven.name == "n"
 
 
+def test_in_a_command_with_arguments_numbers_alone_follow_a_flag():
+    @dataclass(frozen=True, kw_only=True)
+    class Cake:
+        layers: tuple[float, ...] = knob((0.5, 0.5), metavar="SHARE...", help="How thick.")
+        tops: tuple[str, ...] = knob((), metavar="WHAT", help="What lies on it.")
+
+    @click.command(cls=ManyValues)
+    @click.argument("plates", nargs=-1)
+    @config_options(Cake)
+    def decorate(plates: tuple[str, ...], **given: Any) -> None:
+        raise BakedError(plates, *collect([Cake], given))
+
+    result = CliRunner().invoke(decorate, ["a", "--layers", "0.2", "0.3", ".5", "b", "--tops", "cherry", "c"])
+    assert isinstance(result.exception, BakedError)
+    assert result.exception.args == (("a", "b", "c"), Cake(layers=(0.2, 0.3, 0.5), tops=("cherry",)))
+    text = " ".join(CliRunner().invoke(decorate, ["--help"]).output.split())
+    assert "--layers SHARE... How thick. [default: 0.5 0.5]" in text
+    assert "--tops WHAT What lies on it. --help" in text
+
+
 def test_only_an_option_that_repeats_takes_several_values():
     with pytest.raises(AssertionError, match="unexpected extra argument"):
         run("--name", "a", "b")

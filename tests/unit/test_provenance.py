@@ -13,8 +13,8 @@ import sys
 import pytest
 
 from leech import provenance
-from leech.errors import InputError
-from leech.provenance import Identity, Stamp, atomic_file, atomic_folder
+from leech.errors import ConfigError, InputError
+from leech.provenance import Identity, Stamp, atomic_file, atomic_folder, refuse_input_as_output
 
 TIME = "2026-01-01T00:00:00+00:00"
 
@@ -163,6 +163,24 @@ def test_force_does_not_replace_a_link_to_a_folder(tmp_path):
     with pytest.raises(InputError, match="link or a device"), atomic_folder(tmp_path / "corpus", force=True):
         pytest.fail("the work began")
     assert (tmp_path / "scratch" / "manifest.json").read_text() == "old"
+
+
+def test_a_link_that_leads_nowhere_is_refused_for_a_folder_before_any_work(tmp_path):
+    (tmp_path / "out").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(InputError, match="is a link"), atomic_folder(tmp_path / "out"):
+        pytest.fail("work began")
+
+
+def test_an_output_never_takes_the_place_of_an_input(tmp_path):
+    corpus = tmp_path / "outer" / "corpus"
+    corpus.mkdir(parents=True)
+    (tmp_path / "link").symlink_to(corpus)
+    for output in (corpus, tmp_path / "outer", tmp_path / "link", corpus / ".." / "corpus"):
+        with pytest.raises(ConfigError, match="is the input"):
+            refuse_input_as_output(output, [None, tmp_path / "elsewhere", corpus])
+    # Within an input, or beside it, nothing is lost.
+    for output in (corpus / "calls.bam", tmp_path / "outer" / "model"):
+        refuse_input_as_output(output, [corpus])
 
 
 def test_force_does_not_replace_a_device():

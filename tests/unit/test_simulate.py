@@ -17,7 +17,7 @@ import pytest
 from leech.config import build
 from leech.console import SilentProgress
 from leech.data.levels import KmerTable, encode_bases
-from leech.data.moves import motif_indel
+from leech.data.moves import Alignments
 from leech.data.simulate import basecall as basecall_module
 from leech.data.simulate import molecules as molecules_module
 from leech.data.simulate.basecall import basecall
@@ -34,6 +34,11 @@ ARM = "GGCTTCTTCTTGCTCTT"
 NUISANCES = ("split", "missing", "secondary", "supplementary", "duplicate", "unmapped")
 PLAIN = {f"{name}_fraction": 0.0 for name in NUISANCES}
 """No nuisance at all."""
+
+
+def motif_indel(cigar, reference_start, start, end):
+    """Return the state of one alignment over a reference interval."""
+    return int(Alignments.trace([cigar], [reference_start]).indels(np.array([start]), np.array([end]))[0])
 
 
 class Library(NamedTuple):

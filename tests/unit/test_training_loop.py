@@ -25,25 +25,27 @@ CPU = torch.device("cpu")
 
 
 def config(**values: object) -> TrainConfig:
-    return build(TrainConfig, {"epochs": 3, "min_steps": 1, "learning_rate": 0.01, **values})
+    return build(TrainConfig, {"epochs": 3, "learning_rate": 0.01, **values})
 
 
 @pytest.mark.parametrize(
     ("rows", "values", "expected"),
     [
-        # 2 million rows: full batches, 3907 steps an epoch, no more epochs than asked for.
-        (2_000_000, {"epochs": 10}, Plan(512, 10, 3907, 1)),
+        # 2 million rows: full batches, 3907 steps an epoch, no more epochs than usual.
+        (2_000_000, {}, Plan(512, 30, 3907, 1)),
         # 190 rows: batches of 16, 12 steps an epoch; 600 steps need 50 epochs; evaluations every 2 epochs (24 steps).
-        (190, {"epochs": 10, "min_steps": 600}, Plan(16, 50, 12, 2)),
+        (190, {}, Plan(16, 50, 12, 2)),
         # 6400 rows: a 64th of them is 100.
-        (6400, {"epochs": 10, "min_steps": 600}, Plan(100, 10, 64, 1)),
-        # A batch size that is asked for is an upper limit.
+        (6400, {}, Plan(100, 30, 64, 1)),
+        (5, {}, Plan(16, 600, 1, 20)),
+        # What is given holds, however small or large the corpus.
         (6400, {"epochs": 10, "batch_size": 20}, Plan(20, 10, 320, 1)),
-        (5, {"epochs": 2, "min_steps": 1}, Plan(16, 2, 1, 20)),
+        (190, {"epochs": 2}, Plan(16, 2, 12, 2)),
+        (190, {"batch_size": 512}, Plan(512, 600, 1, 20)),
     ],
 )
 def test_plans_for_corpora_of_any_size(rows: int, values: dict[str, object], expected: Plan) -> None:
-    assert make_plan(rows, config(**values)) == expected
+    assert make_plan(rows, build(TrainConfig, values)) == expected
 
 
 class Level(nn.Module):
@@ -126,12 +128,19 @@ def test_every_row_is_seen_once_an_epoch_and_the_best_evaluation_is_kept(corpus:
     assert {"epoch", "step", "train_loss", "learning_rate", "chunks_per_second", "seconds"} <= set(line)
 
 
-def test_patience_counts_evaluations_but_not_before_the_least_steps(corpus: Corpus) -> None:
-    script = [0.9] + [0.1] * 20
-    _, records = run(Regression(corpus, script), config(epochs=10, patience=2), Plan(32, 10, 3, 1))
+def test_patience_that_is_given_counts_evaluations(corpus: Corpus) -> None:
+    _, records = run(Regression(corpus, [0.9] + [0.1] * 20), config(epochs=10, patience=2), Plan(32, 10, 3, 1))
     assert [record.epoch for record in records] == [1, 2, 3]
-    _, records = run(Regression(corpus, script), config(epochs=10, patience=2, min_steps=15), Plan(32, 10, 3, 1))
-    assert records[-1].step == 15
+
+
+def test_patience_by_default_is_ten_evaluations_but_not_before_step_600(corpus: Corpus) -> None:
+    # 3 steps an epoch, an evaluation every 25 epochs: the eighth comes at step 600, the eleventh at 825.
+    falling, late = [0.9] + [0.1] * 20, [0.1, 0.1, 0.1, 0.9] + [0.1] * 20
+    assert run(Regression(corpus, falling), config(), Plan(32, 500, 3, 25))[1][-1].step == 825
+    # The best is the fourth: 10 more evaluations end at the fourteenth.
+    assert run(Regression(corpus, late), config(), Plan(32, 500, 3, 25))[1][-1].step == 1050
+    # One evaluation a step: ten are over long before step 600.
+    assert run(Regression(corpus, [0.9] + [0.1] * 700), config(), Plan(80, 700, 1, 1))[1][-1].step == 600
 
 
 def test_evaluations_come_every_so_many_epochs_and_at_the_end(corpus: Corpus) -> None:

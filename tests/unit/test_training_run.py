@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ import torch
 from leech.config import build, load_toml
 from leech.console import SilentProgress
 from leech.data.corpus import Corpus
+from leech.data.sites import BedSites, stored_bed
 from leech.errors import ConfigError, InputError, LeechError
 from leech.evaluation.evaluate import score
 from leech.models.bundle import load_bundle
@@ -20,7 +22,7 @@ from leech.training.config import TrainConfig
 from leech.training.train import TrainResult, train
 from planted import RECIPE, STAMP, write_planted
 
-SHORT = {"epochs": 1, "min_steps": 8, "device": "cpu"}
+SHORT = {"epochs": 1, "device": "cpu"}
 
 
 def run(data: Path, output: Path, *, force: bool = False, **values: object) -> TrainResult:
@@ -59,6 +61,17 @@ def test_the_folder_holds_the_model_its_history_and_its_configuration(
     assert bundle.training["num_train"] == {"uncharged": 36, "charged": 54}
     assert bundle.training["corpus_digest"] == Corpus.open(corpus).manifest.digest
     assert bundle.training["validation"] == result.metrics
+
+
+def test_a_bed_of_sites_travels_from_the_corpora_into_the_model(tmp_path: Path) -> None:
+    bed = BedSites.parse(b"tRNA-A\t3\t4\ntRNA-B\t5\t6\n")
+    by_bed = {"motif": None, "motif_offset": None, "site_source": "sites", "sites_sha256": bed.sha256}
+    data = write_planted(tmp_path / "data", (40, 40), recipe=replace(RECIPE, **by_bed))  # type: ignore[arg-type]
+    for label in ("uncharged", "charged"):
+        bed.save(tmp_path / "data" / label)
+    run(data, tmp_path / "model")
+    bundle, _ = load_bundle(tmp_path / "model")
+    assert stored_bed(tmp_path / "model", bundle.recipe) == bed
 
 
 def test_history_has_a_line_per_evaluation_with_what_a_curve_needs(trained: tuple[Path, TrainResult]) -> None:
@@ -162,7 +175,7 @@ def test_an_existing_model_is_kept_unless_forced(corpus: Path, tmp_path: Path) -
 def test_a_failed_run_leaves_nothing_behind(corpus: Path, tmp_path: Path) -> None:
     # So large a rate that the weights overflow.
     with pytest.raises(LeechError, match=r"not changed|not finite"):
-        run(corpus, tmp_path / "model", learning_rate=1.0, clip_norm=1e30, min_steps=500, weight_decay=10.0, warmup=0.0)
+        run(corpus, tmp_path / "model", learning_rate=1.0, clip_norm=1e30, epochs=90, weight_decay=10.0, warmup=0.0)
     assert list(tmp_path.iterdir()) == []
 
 

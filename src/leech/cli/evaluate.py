@@ -25,5 +25,5 @@ def test(session: Session, /, model: Path, data: Path, output: Path, force: bool
 
     from leech.evaluation.evaluate import evaluate as run
 
-    progress, stamp = session.start([config], [model, data])
+    progress, stamp = session.start([config], [model, data], output)
     session.show(run(model, data, config, output, force=force, progress=progress, stamp=stamp), as_json=as_json)

@@ -2,7 +2,7 @@
 
 Hides: click's own error handling and the lazy loading of commands. Belongs here: what holds for every command; a command's
 options and body are in the file of its group. Invariants: the only place that turns an error into words and an exit code
-(0 done, 1 data or environment, 2 usage, 130 interrupted); ``--help`` of any command imports nothing heavy.
+(0 done, 1 data or environment, 2 usage, 130 interrupted, 143 terminated); ``--help`` of any command imports nothing heavy.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import importlib
 import os
 import signal
 import sys
-from collections.abc import Sequence
-from types import FrameType
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -25,7 +26,7 @@ from leech.errors import LeechError
 
 COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     "": {
-        "data": ("", "Simulate, prepare, merge and inspect data."),
+        "data": ("", "Simulate, prepare, merge, inspect and check data."),
         "model": ("", "Train and inspect models."),
         "eval": ("", "Measure how good a model is."),
         "predict": ("leech.cli.predict:predict", "Call the state of every read of a run."),
@@ -36,6 +37,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "prepare": ("leech.cli.data:prepare", "Cut training chunks around the site from POD5 and BAM."),
         "merge": ("leech.cli.data:merge", "Join corpora and split them by parent read."),
         "inspect": ("leech.cli.data:inspect", "Show what a corpus holds."),
+        "check": ("leech.cli.data:check", "Probe whether a corpus gives its label away."),
     },
     "model": {
         "train": ("leech.cli.model:train", "Train a network on a merged corpus."),
@@ -118,6 +120,27 @@ def leech(ctx: click.Context, verbose: bool, quiet: bool) -> None:
     ctx.obj = Session(argv=ctx.obj, verbose=verbose, quiet=quiet)
 
 
+class _Terminated(KeyboardInterrupt):
+    """The process was told to end, as by a cluster's scheduler; like an interrupt, it is no error to be caught on the way."""
+
+
+@contextmanager
+def _ending_in_order() -> Iterator[None]:
+    """Let SIGTERM end the run like an interrupt, so that partial outputs are removed and worker processes end."""
+
+    def terminate(number: int, frame: object) -> None:
+        raise _Terminated
+
+    # Only the main thread may say what a signal does.
+    here = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGTERM, terminate) if here else None
+    try:
+        yield
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGTERM, before)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code.
 
@@ -125,7 +148,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        with leech.make_context("leech", list(arguments), obj=["leech", *arguments]) as ctx:
+        with _ending_in_order(), leech.make_context("leech", list(arguments), obj=["leech", *arguments]) as ctx:
             leech.invoke(ctx)
         # A closed pipe must show itself here, not when Python flushes at exit.
         sys.stdout.flush()
@@ -139,9 +162,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if error.hint:
             click.echo(f"hint: {error.hint}", err=True)
         return error.exit_code
-    except (KeyboardInterrupt, click.Abort) as stop:
+    except (KeyboardInterrupt, click.Abort) as error:
         click.echo("interrupted: nothing unfinished stands under its final name.", err=True)
-        return 128 + (signal.SIGTERM if isinstance(stop, Terminated) else signal.SIGINT)
+        return 128 + (signal.SIGTERM if isinstance(error, _Terminated) else signal.SIGINT)
     except BrokenPipeError:
         # Whoever read our output has enough; Python would complain once more when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -149,15 +172,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-class Terminated(KeyboardInterrupt):
-    """SIGTERM, by which a cluster ends a job: as orderly an end as an interrupt."""
-
-
-def _terminate(number: int, frame: FrameType | None) -> None:
-    raise Terminated
-
-
 def entry_point() -> Any:
     """Run as the console script."""
-    signal.signal(signal.SIGTERM, _terminate)
     sys.exit(main())

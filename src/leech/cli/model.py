@@ -24,13 +24,14 @@ def train(
 ) -> None:
     """Train a network that tells the two labels of a corpus apart.
 
-    Training stops early by the validation AUROC, whose best state is kept. The folder alone is enough to predict.
+    Training stops early by the validation AUROC. Kept are the latest weights whose AUROC is within one standard error of
+    the best: the best of many evaluations on few reads is the luckiest. The folder alone is enough to predict.
     """
     (config,) = collect([TrainConfig], given, config_file)
 
     from leech.training.train import train as run
 
-    progress, stamp = session.start([config], [data, config_file])
+    progress, stamp = session.start([config], [data, config_file], output)
     session.show(run(config, data, output, force=force, progress=progress, stamp=stamp), as_json=as_json)
 
 

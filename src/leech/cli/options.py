@@ -52,7 +52,7 @@ def _help(field: dataclasses.Field[Any]) -> str:
     text = str(field.metadata["help"])
     if field.default is dataclasses.MISSING:
         return f"{text}  [required]"
-    if field.default is None:
+    if field.default is None or field.default == ():
         return text
     shown = " ".join(map(str, field.default)) if isinstance(field.default, tuple) else field.default
     if isinstance(field.default, bool):
@@ -128,11 +128,19 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON i
 
 
 class ManyValues(click.Command):
-    """A command whose repeatable options also take several values after one flag: ``--pod5 a b c``."""
+    """A command whose repeatable options also take several values after one flag: ``--pod5 a b c``.
+
+    Where it has arguments of its own, only options of numbers and of fixed words do, and they take those alone: what follows
+    may be an argument.
+    """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Repeat such a flag before each further value, then parse as usual."""
-        flags = {flag for option in self.params if getattr(option, "multiple", False) for flag in option.opts}
+        repeatable = [option for option in self.params if getattr(option, "multiple", False)]
+        if any(isinstance(parameter, click.Argument) for parameter in self.params):
+            kinds = type(click.INT), type(click.FLOAT), click.Choice
+            repeatable = [option for option in repeatable if isinstance(option.type, kinds)]
+        flags = {flag: option.type for option in repeatable for flag in option.opts}
         expanded: list[str] = []
         current: str | None = None
         for place, argument in enumerate(args):
@@ -142,9 +150,20 @@ class ManyValues(click.Command):
                     ctx.fail(f"Option '{current}' needs a value, and '{argument}' is another option.")
                 current = name if name in flags else None
             elif current is not None and (args[place - 1] != current):
-                expanded.append(current)
+                if _is_of(flags[current], argument):
+                    expanded.append(current)
+                else:
+                    current = None
             expanded.append(argument)
         return super().parse_args(ctx, expanded)
+
+
+def _is_of(kind: Any, argument: str) -> bool:
+    try:
+        kind.convert(argument, None, None)
+    except click.BadParameter:
+        return False
+    return True
 
 
 def collect(classes: Sequence[type], given: Mapping[str, Any], config_file: Path | None = None) -> list[Any]:

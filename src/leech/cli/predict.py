@@ -34,8 +34,8 @@ def predict(
 
     from leech.prediction.predict import predict as run
 
-    inputs = [model, *sources.pod5, sources.bam, sources.reference, config_file]
-    progress, stamp = session.start([sources, config], inputs)
+    inputs = [model, *sources.pod5, sources.bam, sources.reference, sources.read_sites, config_file]
+    progress, stamp = session.start([sources, config], inputs, output)
     result = run(model, sources, config, output, force=force, progress=progress, stamp=stamp)
     session.show(result, as_json=as_json)
     result.refuse_incomplete()

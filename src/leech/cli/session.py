@@ -36,19 +36,25 @@ class Session:
     verbose: bool
     quiet: bool
 
-    def start(self, config: Sequence[Any] = (), inputs: Sequence[Path | None] = ()) -> tuple[Progress, Stamp]:
+    def start(
+        self, config: Sequence[Any] = (), inputs: Sequence[Path | None] = (), output: Path | None = None
+    ) -> tuple[Progress, Stamp]:
         """Set up logging, and return the progress display and the stamp of this run.
 
         :param config: the configuration values of the run.
         :param inputs: what the run reads; None stands for an input not given.
+        :param output: what the run writes; None where it only shows.
+        :raises ConfigError: an output that is an input too.
         """
         from datetime import datetime, timezone
 
         from leech.config import to_mapping
         from leech.console import choose_progress, set_up_logging
-        from leech.provenance import Stamp
+        from leech.provenance import Stamp, refuse_input_as_output
 
         set_up_logging(verbose=self.verbose, quiet=self.quiet)
+        if output is not None:
+            refuse_input_as_output(output, inputs)
         now = datetime.now(timezone.utc).isoformat(timespec="seconds")
         settings = {type(value).__name__: to_mapping(value) for value in config} or None
         return choose_progress(quiet=self.quiet), Stamp.make(self.argv, now, config=settings, inputs=inputs)

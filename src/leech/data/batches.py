@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from leech.data.corpus import Corpus
-from leech.data.features import feature_channels
+from leech.data.features import base_bounds, feature_channels
 from leech.data.recipe import Recipe
 
 
@@ -69,15 +69,6 @@ INPUT_COLUMNS = (
     "level_range",
 )
 """Columns that :func:`make_inputs` reads, beside ``expected_level`` where there is one."""
-
-
-def base_bounds(columns: Mapping[str, NDArray[Any]], recipe: Recipe) -> NDArray[np.int32]:
-    """Return base boundaries in window samples, int32 (n, num_bases + 1), from dwell and the focus base's start."""
-    dwell = np.asarray(columns["dwell"]).astype(np.int32)
-    edges = np.zeros((len(dwell), recipe.num_bases + 1), dtype=np.int32)
-    np.cumsum(dwell, axis=1, out=edges[:, 1:])
-    edges += (np.asarray(columns["focus_base_start"], dtype=np.int32) - edges[:, recipe.bases_before])[:, None]
-    return edges
 
 
 def make_inputs(columns: Mapping[str, NDArray[Any]], recipe: Recipe, features: Sequence[str]) -> Inputs:

@@ -7,27 +7,30 @@ read, in order; chunks are in the order of the reads that were used; columns as 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from leech.data.anchors import Site
+from leech.data.anchors import Site, Sites
 from leech.data.corpus import ChunkArrays, column_layout
 from leech.data.features import LEVEL_COLUMNS, measure_levels
 from leech.data.moves import (
+    INDEL_NONE,
+    Alignments,
+    ReadBounds,
     bounds_in_sequence,
-    motif_indel,
+    in_query,
     moves_agree,
-    reference_bounds,
-    trace_alignment,
 )
-from leech.data.normalise import median_mad
+from leech.data.normalise import Normalisation, median_mad, normalise
 from leech.data.pod5 import RawRead
 from leech.data.reads import AlignedRead
 from leech.data.reasons import USED
 from leech.data.recipe import Recipe
+from leech.data.refine import MARGIN_BASES, RefinementTally, refine_bounds
 
 _LONGEST_DWELL = np.iinfo(np.uint16).max
 """Dwell is stored in 16 bits; a base held for more than 16 s at 4 kHz counts as this long."""
@@ -39,26 +42,32 @@ class CutResult(NamedTuple):
     :ivar chunks: the chunks of the reads whose outcome is "used", in order.
     :ivar outcomes: one per read.
     :ivar sample_rates: Hz by run name.
+    :ivar junction: reads that could be cut, by (label, state of the motif in the alignment), whether or not
+        ``require_clean_junction`` then took them out; a missing label is the empty text.
+    :ivar refinement: what became of the used reads' boundaries; empty without refinement.
+    :ivar num_context_cut: chunks whose ``context_bases`` span more samples than the window has.
     """
 
     chunks: ChunkArrays
     outcomes: tuple[str, ...]
     sample_rates: dict[str, int]
+    junction: Counter[tuple[str, int]]
+    num_context_cut: int
+    refinement: RefinementTally
 
 
-class Frame(NamedTuple):
-    """One read ready to be cut.
+class Candidate(NamedTuple):
+    """A read whose signal is there and agrees with its moves.
 
-    :ivar signal: used samples, int16, sequence direction.
-    :ivar base_bounds: boundaries of the base window's bases in ``signal``, int64 (num_bases + 1,).
-    :ivar median_dwell: over the read's basecalled bases, in samples.
+    :ivar place: which of the reads given it is.
+    :ivar used: used samples, int16, in time order.
     """
 
-    signal: NDArray[np.int16]
-    base_bounds: NDArray[np.int64]
-    shift: float
-    scale: float
-    median_dwell: float
+    place: int
+    read: AlignedRead
+    site: Site
+    raw: RawRead
+    used: NDArray[np.int16]
 
 
 def trim(read: AlignedRead, raw: NDArray[np.int16]) -> NDArray[np.int16] | str:
@@ -78,39 +87,96 @@ def trim(read: AlignedRead, raw: NDArray[np.int16]) -> NDArray[np.int16] | str:
     return raw[read.signal_start : end]
 
 
-def frame_read(read: AlignedRead, raw: NDArray[np.int16], site: Site, recipe: Recipe) -> Frame | str:
-    """Place one read's bases on its signal, or return the reason why it cannot be used."""
-    used = trim(read, raw)
-    if isinstance(used, str):
-        return used
-    alignment = trace_alignment(read.cigar, read.reference_start)
-    if not alignment.covers(site.focus):
-        return "focus_not_aligned"
-    normalisation = median_mad(used)
-    if normalisation is None:
-        return "constant_signal"
-    moves = np.frombuffer(read.move_table.moves, dtype=np.int8)
-    query_bounds = bounds_in_sequence(moves, read.move_table.stride, len(used), recipe.reverse_signal)
-    first = site.focus - recipe.bases_before
-    return Frame(
-        signal=used[::-1] if recipe.reverse_signal else used,
-        base_bounds=reference_bounds(alignment, query_bounds, first, recipe.num_bases),
-        shift=normalisation[0],
-        scale=normalisation[1],
-        median_dwell=float(np.median(np.diff(query_bounds))),
+def _trace(candidates: Sequence[Candidate], recipe: Recipe) -> Alignments:
+    """Return the alignments in the frame in which sites have their positions."""
+    reads = [candidate.read for candidate in candidates]
+    if recipe.anchor == "basecall":
+        return Alignments.trace([in_query(read.cigar) for read in reads], [0] * len(reads))
+    return Alignments.trace([read.cigar for read in reads], [read.reference_start for read in reads])
+
+
+def _refusals(candidates: Sequence[Candidate], alignments: Alignments, recipe: Recipe) -> list[str | Normalisation]:
+    """Return the normalisation of each read, or the reason why it cannot be used."""
+    focus = np.array([candidate.site.focus for candidate in candidates], dtype=np.int64)
+    if recipe.anchor == "basecall":
+        fits = covered = np.ones(len(candidates), dtype=bool)
+    else:
+        fits = alignments.query_end <= np.array([candidate.read.num_bases for candidate in candidates], dtype=np.int64)
+        covered = alignments.covers(focus)
+    answers: list[str | Normalisation] = []
+    for candidate, has_sequence, has_focus in zip(candidates, fits.tolist(), covered.tolist(), strict=True):
+        if not has_sequence:
+            answers.append("mv_mismatch")
+        elif not has_focus:
+            answers.append("focus_not_aligned")
+        else:
+            answers.append(normalise(recipe.normalisation, candidate.used, candidate.raw.calibration))
+    return answers
+
+
+def _junction_states(candidates: Sequence[Candidate], alignments: Alignments) -> NDArray[np.uint8]:
+    sites = [candidate.site for candidate in candidates]
+    intervals = np.array([(site.motif_start, site.motif_end) for site in sites], dtype=np.int64).reshape(-1, 2)
+    return alignments.indels(intervals[:, 0], intervals[:, 1])
+
+
+def _query_bounds(candidates: Sequence[Candidate], recipe: Recipe) -> ReadBounds:
+    tables = [candidate.read.move_table for candidate in candidates]
+    return bounds_in_sequence(
+        [table.moves for table in tables],
+        [table.stride for table in tables],
+        [len(candidate.used) for candidate in candidates],
+        recipe.reverse_signal,
     )
 
 
-def focus_sample(base_bounds: NDArray[np.int64], recipe: Recipe) -> int:
-    """Return the focus position in the read's signal: start, centre or end of the focus base."""
-    start, end = int(base_bounds[recipe.bases_before]), int(base_bounds[recipe.bases_before + 1])
+def _window_bounds(
+    candidates: Sequence[Candidate], alignments: Alignments, query_bounds: ReadBounds, recipe: Recipe, margin: int
+) -> NDArray[np.int64]:
+    """Return the boundaries of the base windows' bases in each read's signal, (num_reads, num_bases + 1).
+
+    :param margin: bases on either side of the base window whose boundaries are wanted too.
+    """
+    before, num_bases = recipe.bases_before + margin, recipe.num_bases + 2 * margin
+    first = np.array([candidate.site.focus - before for candidate in candidates], dtype=np.int64)
+    if recipe.anchor == "basecall":
+        return query_bounds.at(first, num_bases)
+    return alignments.bounds(query_bounds, first, num_bases)
+
+
+def _refine(
+    rows: dict[str, NDArray[Any]],
+    candidates: Sequence[Candidate],
+    signals: Sequence[NDArray[np.int16]],
+    wide_bounds: NDArray[np.int64],
+    recipe: Recipe,
+) -> tuple[NDArray[np.int64], RefinementTally]:
+    """Return the base windows' boundaries, refined within windows that are MARGIN_BASES wider, and what became of them."""
+    tally = RefinementTally()
+    window = slice(MARGIN_BASES, MARGIN_BASES + recipe.num_bases + 1)
+    base_bounds = np.empty((len(candidates), recipe.num_bases + 1), dtype=np.int64)
+    focus = MARGIN_BASES + recipe.bases_before
+    for row, (candidate, signal) in enumerate(zip(candidates, signals, strict=True)):
+        assert candidate.site.stretch_level is not None
+        # Levels are in units of a read's spread, whatever normalisation the chunks get.
+        spread = median_mad(candidate.used)
+        refinement = refine_bounds(signal, wide_bounds[row], candidate.site.stretch_level, focus, spread)
+        base_bounds[row] = refinement.bounds[window]
+        rows["refined"][row] = refinement.outcome == "refined"
+        tally.add(refinement)
+    return base_bounds, tally
+
+
+def focus_samples(base_bounds: NDArray[np.int64], recipe: Recipe) -> NDArray[np.int64]:
+    """Return the focus position in each read's signal (num_reads,): start, centre or end of the focus base."""
+    start, end = base_bounds[:, recipe.bases_before], base_bounds[:, recipe.bases_before + 1]
     return {"start": start, "center": (start + end) // 2, "end": end}[recipe.base_justify]
 
 
 def cut(
     reads: Sequence[AlignedRead],
     signals: Mapping[bytes, RawRead | None],
-    sites: Sequence[Site | str],
+    sites: Sites,
     references: Sequence[str],
     recipe: Recipe,
     *,
@@ -122,86 +188,144 @@ def cut(
     :param signals: decoded reads by parent id, None where decoding failed; a missing id is not in the POD5.
     :param sites: by reference number.
     :param references: names by reference number.
-    :param label: state of all reads; None for unknown.
+    :param label: state of all reads whose site does not say it; None for unknown.
     :param sample: overrides the sample name of the POD5.
     """
+    outcomes, candidates = _find_candidates(reads, signals, sites)
+    alignments = _trace(candidates, recipe)
+    answers = _refusals(candidates, alignments, recipe)
+    states = _junction_states(candidates, alignments).tolist()
+    junction: Counter[tuple[str, int]] = Counter()
+    kept: list[int] = []
+    normalisations: list[Normalisation] = []
+    for number, (candidate, answer, state) in enumerate(zip(candidates, answers, states, strict=True)):
+        if isinstance(answer, str):
+            outcomes[candidate.place] = answer
+            continue
+        junction[candidate.site.label or label or "", state] += 1
+        if recipe.require_clean_junction and state != INDEL_NONE:
+            outcomes[candidate.place] = "junction_indel"
+            continue
+        kept.append(number)
+        normalisations.append(answer)
+    if len(kept) < len(candidates):
+        candidates, states = [candidates[number] for number in kept], [states[number] for number in kept]
+        alignments = _trace(candidates, recipe)
+    rows = _allocate(len(candidates), recipe)
+    rows["junction_indel"][:] = states
+    query_bounds = _query_bounds(candidates, recipe)
+    turned = [candidate.used[::-1] if recipe.reverse_signal else candidate.used for candidate in candidates]
+    if recipe.refinement == "none":
+        base_bounds, tally = _window_bounds(candidates, alignments, query_bounds, recipe, 0), RefinementTally()
+    else:
+        wide_bounds = _window_bounds(candidates, alignments, query_bounds, recipe, MARGIN_BASES)
+        base_bounds, tally = _refine(rows, candidates, turned, wide_bounds, recipe)
+    rows["median_dwell"][:] = query_bounds.median_dwell()
+    rows["shift"][:] = [normalisation.shift for normalisation in normalisations]
+    rows["scale"][:] = [normalisation.scale for normalisation in normalisations]
+    rows["dwell"][:] = np.minimum(np.diff(base_bounds, axis=1), _LONGEST_DWELL)
+    num_context_cut = _fill_signal(rows, candidates, turned, base_bounds, recipe)
+    _fill_levels(rows, turned, base_bounds, recipe)
+    categories = _fill_descriptions(rows, candidates, references, label, sample)
+    rates = {candidate.raw.run.run: candidate.raw.run.sample_rate for candidate in candidates}
+    return CutResult(ChunkArrays(rows, categories), tuple(outcomes), rates, junction, num_context_cut, tally)
+
+
+def _find_candidates(
+    reads: Sequence[AlignedRead], signals: Mapping[bytes, RawRead | None], sites: Sites
+) -> tuple[list[str], list[Candidate]]:
+    """Return one outcome per read, "used" as far as is known here, and the reads of those."""
     outcomes: list[str] = []
-    used: list[tuple[AlignedRead, Site, RawRead, Frame]] = []
-    for read in reads:
+    candidates: list[Candidate] = []
+    for place, read in enumerate(reads):
         raw = signals.get(read.parent_id, "not_in_pod5")
-        site = sites[read.reference]
+        site = sites[read.reference] if read.site is None else read.site
+        assert site is not None
         if isinstance(site, str):
             outcomes.append(site)
         elif isinstance(raw, str) or raw is None:
             outcomes.append(raw or "signal_unreadable")
         else:
-            frame = frame_read(read, raw.signal, site, recipe)
-            outcomes.append(frame if isinstance(frame, str) else USED)
-            if not isinstance(frame, str):
-                used.append((read, site, raw, frame))
-    rows = _allocate(len(used), recipe)
-    categories = _Categories()
-    for row, (read, site, raw, frame) in enumerate(used):
-        _fill_signal(rows, row, read, frame, recipe)
-        rows["sequence"][row] = site.sequence
-        if site.expected_level is not None:
-            rows["expected_level"][row] = site.expected_level
-        motif_end = site.motif_start + len(recipe.motif)
-        rows["junction_indel"][row] = motif_indel(read.cigar, read.reference_start, site.motif_start, motif_end)
-        rows["mapq"][row] = read.mapq
-        rows["reference"][row] = categories.code("reference", references[read.reference])
-        rows["flow_cell"][row] = categories.code("flow_cell", raw.run.flow_cell)
-        rows["run"][row] = categories.code("run", raw.run.run)
-        rows["sample"][row] = categories.code("sample", raw.run.sample if sample is None else sample)
-        rows["label"][row] = -1 if label is None else categories.code("label", label)
-    _fill_levels(rows, [frame for *_, frame in used], recipe)
-    rates = {raw.run.run: raw.run.sample_rate for _, _, raw, _ in used}
-    return CutResult(ChunkArrays(rows, categories.names), tuple(outcomes), rates)
-
-
-class _Categories:
-    """Codes of names in order of first appearance."""
-
-    def __init__(self) -> None:
-        self.names: dict[str, list[str]] = {name: [] for name in ("reference", "flow_cell", "run", "sample", "label")}
-        self._codes: dict[tuple[str, str], int] = {}
-
-    def code(self, column: str, name: str) -> int:
-        key = (column, name)
-        if key not in self._codes:
-            self._codes[key] = len(self.names[column])
-            self.names[column].append(name)
-        return self._codes[key]
+            used = trim(read, raw.signal)
+            outcomes.append(used if isinstance(used, str) else USED)
+            if not isinstance(used, str):
+                candidates.append(Candidate(place, read, site, raw, used))
+    return outcomes, candidates
 
 
 def _allocate(num_chunks: int, recipe: Recipe) -> dict[str, NDArray[Any]]:
     return {name: np.zeros((num_chunks, *shape), dtype=dtype) for name, (dtype, shape) in column_layout(recipe).items()}
 
 
-def _fill_signal(rows: dict[str, NDArray[Any]], row: int, read: AlignedRead, frame: Frame, recipe: Recipe) -> None:
-    length = len(frame.signal)
-    focus = focus_sample(frame.base_bounds, recipe)
+def _fill_signal(
+    rows: dict[str, NDArray[Any]],
+    candidates: Sequence[Candidate],
+    signals: Sequence[NDArray[np.int16]],
+    base_bounds: NDArray[np.int64],
+    recipe: Recipe,
+) -> int:
+    """Fill in where the windows lie and what they hold; return how many are too short for the context asked for."""
+    length = np.array([len(signal) for signal in signals], dtype=np.int64)
+    focus = focus_samples(base_bounds, recipe)
     start = focus - recipe.samples_before
-    first, last = max(start, 0), min(start + recipe.num_samples, length)
-    rows["signal"][row, first - start : last - start] = frame.signal[first:last]
-    rows["valid_start"][row] = first - start
-    rows["valid_end"][row] = last - start
-    rows["shift"][row] = frame.shift
-    rows["scale"][row] = frame.scale
-    rows["focus_base_start"][row] = frame.base_bounds[recipe.bases_before] - start
+    low, high = np.zeros_like(length), length
+    if recipe.context_bases is not None:
+        low = base_bounds[:, recipe.bases_before - recipe.context_bases[0]]
+        high = base_bounds[:, recipe.bases_before + 1 + recipe.context_bases[1]]
+    first, last = np.maximum(start, low), np.minimum(start + recipe.num_samples, high)
+    rows["valid_start"][:], rows["valid_end"][:] = first - start, last - start
+    windows = rows["signal"]
+    from_to = zip((first - start).tolist(), (last - start).tolist(), first.tolist(), last.tolist(), strict=True)
+    for row, (signal, (begin, end, source, source_end)) in enumerate(zip(signals, from_to, strict=True)):
+        windows[row, begin:end] = signal[source:source_end]
+    rows["focus_base_start"][:] = base_bounds[:, recipe.bases_before] - start
     in_time = length - 1 - focus if recipe.reverse_signal else focus
-    rows["focus_raw_sample"][row] = read.signal_start + in_time
-    rows["dwell"][row] = np.minimum(np.diff(frame.base_bounds), _LONGEST_DWELL)
-    rows["median_dwell"][row] = frame.median_dwell
-    rows["read_id"][row] = np.frombuffer(read.read_id, dtype=np.uint8)
-    rows["parent_id"][row] = np.frombuffer(read.parent_id, dtype=np.uint8)
+    rows["focus_raw_sample"][:] = in_time + np.array([c.read.signal_start for c in candidates], dtype=np.int64)
+    is_cut = (low < start) | (high > start + recipe.num_samples)
+    return 0 if recipe.context_bases is None else int(is_cut.sum())
 
 
-def _fill_levels(rows: dict[str, NDArray[Any]], frames: Sequence[Frame], recipe: Recipe) -> None:
+def _fill_levels(
+    rows: dict[str, NDArray[Any]],
+    signals: Sequence[NDArray[np.int16]],
+    base_bounds: NDArray[np.int64],
+    recipe: Recipe,
+) -> None:
     first = recipe.bases_before + recipe.feature_start
-    window = slice(first, first + recipe.num_feature_bases + 1)
-    bounds = np.array([frame.base_bounds[window] for frame in frames], dtype=np.int64)
-    bounds = bounds.reshape(len(frames), recipe.num_feature_bases + 1)
-    levels = measure_levels([frame.signal for frame in frames], bounds)
+    levels = measure_levels(signals, base_bounds[:, first : first + recipe.num_feature_bases + 1])
     for name, values in zip(LEVEL_COLUMNS, levels, strict=True):
         rows[name][:] = values
+
+
+def _fill_descriptions(
+    rows: dict[str, NDArray[Any]],
+    candidates: Sequence[Candidate],
+    references: Sequence[str],
+    label: str | None,
+    sample: str | None,
+) -> dict[str, list[str]]:
+    """Fill in what is known of reads without their signal; return the names by categorical column."""
+    names: dict[str, list[str | None]] = {
+        "reference": [references[candidate.read.reference] for candidate in candidates],
+        "flow_cell": [candidate.raw.run.flow_cell for candidate in candidates],
+        "run": [candidate.raw.run.run for candidate in candidates],
+        "sample": [candidate.raw.run.sample if sample is None else sample for candidate in candidates],
+        "label": [label if candidate.site.label is None else candidate.site.label for candidate in candidates],
+    }
+    categories: dict[str, list[str]] = {}
+    for column, values in names.items():
+        # In order of first appearance.
+        categories[column] = [name for name in dict.fromkeys(values) if name is not None]
+        codes: dict[str | None, int] = {name: code for code, name in enumerate(categories[column])}
+        rows[column][:] = [codes.get(name, -1) for name in values]
+    rows["mapq"][:] = [candidate.read.mapq for candidate in candidates]
+    for column, ids in (
+        ("read_id", [candidate.read.read_id for candidate in candidates]),
+        ("parent_id", [candidate.read.parent_id for candidate in candidates]),
+    ):
+        rows[column][:] = np.frombuffer(b"".join(ids), dtype=np.uint8).reshape(-1, 16)
+    for row, candidate in enumerate(candidates):
+        rows["sequence"][row] = candidate.site.sequence
+        if candidate.site.expected_level is not None:
+            rows["expected_level"][row] = candidate.site.expected_level
+    return categories

@@ -1,13 +1,13 @@
 """Joining corpora and splitting them: ``leech data merge``.
 
-Hides: how reads are dealt to splits. Belongs here: what a merged corpus consists of; reading one is ``corpus.py``'s.
-Invariants: chunks are referred to, not copied; all chunks of a parent read lie in one split; the split depends on the
-parent read ids, the labels, the shares and the seed alone, so neither on the order of inputs nor on the machine.
+Hides: what a merged corpus consists of on disk. Belongs here: which corpora go together, and writing the merged one;
+reading one is ``corpus.py``'s, and which row is in which split is ``assign.py``'s. Invariants: chunks are referred to, not
+copied; the corpora are put in the order of their content, so that their order on the command line changes nothing.
 """
 
 from __future__ import annotations
 
-import hashlib
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,89 +19,158 @@ from numpy.typing import NDArray
 
 from leech.config import nearest, to_mapping
 from leech.console import Table, logger
+from leech.data.assign import Assignment, Rows, assign, check_choices
 from leech.data.config import MergeConfig
-from leech.data.corpus import CATEGORICAL, SPLITS, Corpus, write_array
+from leech.data.corpus import SPLITS, UNUSED_CODE, Corpus, write_array
+from leech.data.grouping import joined_categories, joined_codes
 from leech.data.manifest import Source, write_manifest
-from leech.data.reasons import Counts
+from leech.data.reasons import REASONS, USED, Counts
+from leech.data.splits import identify_parents
 from leech.errors import ConfigError, InputError, MismatchError
 from leech.provenance import Stamp, atomic_folder
+
+UNUSED = "unused"
+"""What rows without a split are counted under."""
 
 
 @dataclass(frozen=True)
 class MergeResult:
     """What ``merge`` made.
 
-    :ivar counts: chunks by (label, split).
+    :ivar counts: chunks by (label, split), every label with every split that there is; split "unused" is what was left out.
+    :ivar left_out: chunks left out by reason.
     """
 
     path: Path
     num_chunks: int
     counts: dict[tuple[str, str], int]
+    left_out: dict[str, int]
 
     def to_mapping(self) -> dict[str, Any]:
         """Return plain types, ready for JSON."""
         by_label: dict[str, dict[str, int]] = {}
         for (label, split), number in self.counts.items():
             by_label.setdefault(label, {})[split] = number
-        return {"path": str(self.path), "num_chunks": self.num_chunks, "chunks": by_label}
+        return {
+            "path": str(self.path),
+            "num_chunks": self.num_chunks,
+            "chunks": by_label,
+            "left_out": self.left_out,
+        }
 
     def tables(self) -> list[Table]:
-        """Return chunks by label and split."""
+        """Return chunks by label and split, and what was left out where anything was."""
+        splits = list(dict.fromkeys(split for _, split in self.counts))
         labels = list(dict.fromkeys(label for label, _ in self.counts))
-        rows = [(label, *(str(self.counts.get((label, split), 0)) for split in SPLITS)) for label in labels]
-        return [Table(title="Chunks by label and split", columns=("label", *SPLITS), rows=tuple(rows))]
+        rows = [(label, *(str(self.counts[label, split]) for split in splits)) for label in labels]
+        tables = [Table(title="Chunks by label and split", columns=("label", *splits), rows=tuple(rows))]
+        if self.left_out:
+            lost = tuple((reason, str(number), REASONS[reason].meaning) for reason, number in self.left_out.items())
+            tables.append(Table(title="Chunks left out", columns=("reason", "chunks", "meaning"), rows=lost))
+        return tables
 
 
 def merge(corpora: Sequence[Path], config: MergeConfig, output: Path, *, force: bool, stamp: Stamp) -> MergeResult:
-    """Join corpora by reference and deal their parent reads to train, validation and test, stratified by label.
+    """Join corpora by reference and deal their parent reads to splits, stratified by label.
 
     :param corpora: folders made by ``prepare``, each with a label and all cut by one recipe.
     :param output: folder of the merged corpus, a few bytes per chunk.
-    :raises InputError: a corpus that cannot be opened, has no label, is merged already or is given twice.
+    :raises InputError: a corpus that cannot be opened, has no label, is merged already or is given twice; too few chunks or
+        groups for the splits asked for.
     :raises MismatchError: corpora cut by different recipes.
-    :raises ConfigError: a positive label that no corpus has.
+    :raises ConfigError: a positive label that no corpus has, or options that cannot be carried out.
     """
+    check_choices(config)
+    weights = _source_weights(corpora, config.weight)
     # Sorted by content, so that the order on the command line changes nothing.
     opened = sorted((Corpus.open(path) for path in corpora), key=lambda corpus: corpus.manifest.digest)
     _check_sources(opened)
-    categories = _joined_categories(opened, config.positive_label)
-    labels = np.concatenate(
-        [
-            np.array([categories["label"].index(name) for name in corpus.labels])[corpus.column("label")]
-            for corpus in opened
-        ]
+    categories = joined_categories(opened)
+    categories["label"] = _ordered_labels(categories["label"], config.positive_label)
+    rows = Rows(
+        corpora=opened,
+        parents=identify_parents(np.concatenate([corpus.column("parent_id") for corpus in opened]), config.seed),
+        labels=joined_codes(opened, "label", categories["label"]),
+        label_names=categories["label"],
     )
-    parents = np.concatenate([corpus.column("parent_id") for corpus in opened])
-    split = assign_splits(parents, labels, config.split, config.seed)
-    _warn_repeated(opened)
+    assignment = assign(rows, config)
+    counts = _counted(rows, assignment.split, with_calibration=len(config.split) > 3)
+    _check_filled(counts, config)
     with atomic_folder(output, force=force) as folder:
-        columns = {"split": write_array(folder / "split.npy", split)}
-        counts = Counts()
-        for corpus in opened:
-            counts.by_outcome.update(Counts.from_ladder(corpus.manifest.counts).by_outcome)
         write_manifest(
             folder,
             kind="merged",
-            num_chunks=len(split),
+            num_chunks=len(rows),
             recipe=opened[0].recipe,
-            columns=columns,
+            columns={"split": write_array(folder / "split.npy", assignment.split)},
             categories=categories,
-            counts=counts.ladder(),
+            counts=_ladder(opened, assignment).ladder(),
             runs=dict(sorted((run, rate) for corpus in opened for run, rate in corpus.manifest.runs.items())),
-            settings=to_mapping(config),
+            # Weights stand beside their sources: here they would hold paths.
+            settings={name: value for name, value in to_mapping(config).items() if name != "weight"},
             sources=[
-                Source(os.path.relpath(corpus.path.resolve(), output.resolve()), corpus.manifest.digest, len(corpus))
+                Source(
+                    path=os.path.relpath(corpus.path.resolve(), output.resolve()),
+                    digest=corpus.manifest.digest,
+                    num_chunks=len(corpus),
+                    weight=weights[corpus.path.resolve()],
+                )
                 for corpus in opened
             ],
             positive_label=config.positive_label,
         )
         stamp.write(folder)
-    numbers = {
-        (label, name): int(((labels == code) & (split == place)).sum())
-        for code, label in enumerate(categories["label"])
-        for place, name in enumerate(SPLITS)
+    return MergeResult(output, len(rows), counts, assignment.left_out)
+
+
+def _counted(rows: Rows, split: NDArray[np.uint8], *, with_calibration: bool) -> dict[tuple[str, str], int]:
+    """Count chunks by label and split; calibration and unused only where they are asked for or occur."""
+    table = np.bincount(rows.labels * 256 + split, minlength=256 * len(rows.label_names)).reshape(-1, 256)
+    codes = {name: code for code, name in enumerate(SPLITS) if name != "calibration" or with_calibration}
+    if table[:, UNUSED_CODE].any():
+        codes[UNUSED] = UNUSED_CODE
+    return {
+        (label, name): int(table[row, code])
+        for row, label in enumerate(rows.label_names)
+        for name, code in codes.items()
     }
-    return MergeResult(output, len(split), numbers)
+
+
+def _check_filled(counts: dict[tuple[str, str], int], config: MergeConfig) -> None:
+    """Refuse a split that was asked for and holds nothing; warn of one that lacks a label.
+
+    :raises InputError: with all counts.
+    """
+    labels = list(dict.fromkeys(label for label, _ in counts))
+    splits = list(dict.fromkeys(split for _, split in counts))
+    asked = {name for name, share in zip(SPLITS, config.split, strict=False) if share > 0}
+    if config.hold_out or config.folds is not None:
+        asked.add("test")
+    overview = "; ".join(
+        f"{split}: " + ", ".join(f"{counts[label, split]} {label}" for label in labels) for split in splits
+    )
+    for split in (name for name in SPLITS if name in asked):
+        empty = [label for label in labels if not counts[label, split]]
+        if len(empty) == len(labels):
+            raise InputError(
+                f"Nothing is left for the {split} split. Chunks by split and label: {overview}.",
+                hint="Add reads, or ask for fewer splits: a share of 0 in --split leaves one out.",
+            )
+        for label in empty:
+            logger.warning("The %s split has no chunks of '%s'. Chunks by split and label: %s.", split, label, overview)
+    if len(labels) == 1:
+        logger.warning("All chunks have the label '%s'; training needs two.", labels[0])
+
+
+def _ladder(opened: Sequence[Corpus], assignment: Assignment) -> Counts:
+    """Return the records of all sources by outcome, chunks that were left out under their reason."""
+    counts = Counts()
+    for corpus in opened:
+        counts.by_outcome.update(Counts.from_ladder(corpus.manifest.counts).by_outcome)
+    for reason, number in assignment.left_out.items():
+        counts.add(reason, number)
+        counts.by_outcome[USED] -= number
+    return counts
 
 
 def _check_sources(opened: Sequence[Corpus]) -> None:
@@ -135,12 +204,9 @@ def _check_sources(opened: Sequence[Corpus]) -> None:
             )
 
 
-def _joined_categories(opened: Sequence[Corpus], positive_label: str | None) -> dict[str, list[str]]:
-    categories = {
-        column: list(dict.fromkeys(name for corpus in opened for name in corpus.categories[column]))
-        for column in CATEGORICAL
-    }
-    labels = sorted(categories["label"])
+def _ordered_labels(names: Sequence[str], positive_label: str | None) -> list[str]:
+    """Return the labels in the order of their codes: sorted, the positive one last."""
+    labels = sorted(names)
     if positive_label is not None:
         if positive_label not in labels:
             close = nearest(positive_label, labels)
@@ -150,45 +216,31 @@ def _joined_categories(opened: Sequence[Corpus], positive_label: str | None) -> 
             )
         labels.remove(positive_label)
         labels.append(positive_label)
-    categories["label"] = labels
-    return categories
+    return labels
 
 
-def assign_splits(
-    parents: NDArray[np.uint8], labels: NDArray[np.int64], shares: Sequence[float], seed: int
-) -> NDArray[np.uint8]:
-    """Deal parent reads to splits, label by label.
+def _source_weights(corpora: Sequence[Path], texts: Sequence[str]) -> dict[Path, float]:
+    """Return the weight in the loss of every corpus, by its resolved path.
 
-    The reads of a label are ordered by a hash of seed and id and cut at the cumulative shares, so each share is met to
-    within one read and no random generator's state matters. A parent whose children carry different labels is dealt
-    with those of its lowest label code.
-
-    :param parents: uint8, shape (num_chunks, 16).
-    :param labels: label codes, shape (num_chunks,).
-    :returns: uint8 positions in ``corpus.SPLITS``, shape (num_chunks,).
+    :raises ConfigError: a text that is not CORPUS=WEIGHT, a corpus that is not merged, or a weight that is not above 0.
     """
-    ids, inverse = np.unique(np.ascontiguousarray(parents).view("V16").ravel(), return_inverse=True)
-    stratum = np.full(len(ids), np.iinfo(np.int64).max)
-    np.minimum.at(stratum, inverse, labels)
-    key = seed.to_bytes(8, "little")
-    ranks = np.array(
-        [int.from_bytes(hashlib.blake2b(name.tobytes(), digest_size=8, key=key).digest(), "big") for name in ids],
-        dtype=np.uint64,
-    )
-    result = np.zeros(len(ids), dtype=np.uint8)
-    for label in np.unique(stratum):
-        members = np.flatnonzero(stratum == label)
-        members = members[np.argsort(ranks[members], kind="stable")]
-        edges = np.floor(np.cumsum(shares) * len(members) + 0.5).astype(int)
-        result[members] = np.searchsorted(edges[:-1], np.arange(len(members)), side="right")
-    return result[inverse]
-
-
-def _warn_repeated(opened: Sequence[Corpus]) -> None:
-    ids = np.concatenate([corpus.column("read_id") for corpus in opened]).view("V16").ravel()
-    extra = len(ids) - len(np.unique(ids))
-    if extra:
-        logger.warning(
-            "%d chunks are of reads that another corpus holds too; they lie in one split, but count more than once.",
-            extra,
-        )
+    weights = {path.resolve(): 1.0 for path in corpora}
+    for text in texts:
+        path, equals, number = text.rpartition("=")
+        try:
+            weight = float(number)
+        except ValueError:
+            weight = math.nan
+        if not equals or not 0 < weight < math.inf:
+            raise ConfigError(
+                f"--weight '{text}' is not CORPUS=WEIGHT with a weight above 0.",
+                hint="For example: --weight charged.corpus=2. Leave a corpus out to give it no weight.",
+            )
+        if Path(path).resolve() not in weights:
+            close = nearest(path, [str(corpus) for corpus in corpora])
+            raise ConfigError(
+                f"--weight '{text}' names a corpus that is not merged here.",
+                hint=f"Did you mean '{close}'?" if close else "Name it as it is named among the corpora.",
+            )
+        weights[Path(path).resolve()] = weight
+    return weights

@@ -19,6 +19,11 @@ class ReadSources:
     pod5: tuple[Path, ...] = knob(help="POD5 file or directory tree; give it again, or several paths after it.")
     bam: Path = knob(help="Aligned BAM, SAM or CRAM with move tables (mv, ts, ns tags); '-' reads standard input.")
     reference: Path = knob(help="FASTA of the references in the BAM.")
+    read_sites: Path | None = knob(
+        None,
+        help="Table with one site per read: a header line and the tab-separated columns read_id, position (focus base, "
+        "0-based on the reference) and, if wanted, label. Reads that it does not list are counted.",
+    )
     min_mapq: int = knob(
         0, minimum=0, maximum=255, help="Smallest mapping quality used; isodecoders give good reads 0."
     )
@@ -45,6 +50,14 @@ class PrepareConfig:
         "records",
         help="Order of the chunks: that of the records, or ascending read id, which is the same for any order of records.",
     )
+    sites: Path | None = knob(
+        None,
+        help="BED with one site per reference (reference, start, end, and optionally name); the interval's first base "
+        "is the focus.",
+    )
+    label_from_name: bool = knob(
+        False, help="Take each read's label from the name column of --sites instead of --label."
+    )
     workers: int = knob(
         1, minimum=1, maximum=512, help="Processes that decode and cut; the corpus is the same at any number."
     )
@@ -55,17 +68,62 @@ class PrepareConfig:
 class MergeConfig:
     """How ``leech data merge`` joins and splits."""
 
-    split: tuple[float, float, float] = knob(
+    split: tuple[float, ...] = knob(
         (0.7, 0.15, 0.15),
         minimum=0.0,
         maximum=1.0,
-        help="Shares of parent reads for train, validation and test; sum 1.",
+        metavar="SHARE...",
+        help="Shares of parent reads for train, validation and test, and a fourth for calibration; sum 1.",
+    )
+    split_by: Literal["read", "reference", "isotype", "flow_cell", "sample", "run"] = knob(
+        "read",
+        help="What stays whole: single parent reads, or all reads of a reference, amino acid, flow cell, sample or run.",
+    )
+    hold_out: tuple[str, ...] = knob(
+        (),
+        metavar="COLUMN=VALUE[,VALUE]",
+        help="Make the test split of all reads of these references, isotypes, flow cells, samples or runs; the other shares "
+        "divide the rest. Repeatable.",
+    )
+    folds: int | None = knob(None, minimum=2, maximum=1000, help="Divide by K-fold cross-validation; needs --fold.")
+    fold: int | None = knob(
+        None, minimum=1, help="Which fold, from 1, is the test split; the other shares divide the other folds."
+    )
+    subsample: int | None = knob(
+        None, minimum=1, help="Chunks kept of every label at most (of every label and group with --balance-by)."
+    )
+    balance: bool = knob(
+        False,
+        help="Keep as many chunks of one label as of another in every split (and in every group of --balance-by).",
+    )
+    balance_by: Literal["reference", "isotype", "flow_cell", "sample", "run"] | None = knob(
+        None, help="What --subsample and --balance count by, beside the label."
+    )
+    weight: tuple[str, ...] = knob(
+        (),
+        metavar="CORPUS=WEIGHT",
+        help="Weight of a corpus's chunks in the training loss; 1 where none is given. Repeatable.",
     )
     positive_label: str | None = knob(None, help="Which of two labels counts as positive; training needs to know.")
-    seed: int = knob(0, minimum=0, help="Seed of the split.")
+    seed: int = knob(0, minimum=0, maximum=2**64 - 1, help="Seed of the split and of what is left out.")
 
     def __post_init__(self) -> None:
-        if abs(sum(self.split) - 1) > 1e-6:
+        given = " ".join(f"{share:g}" for share in self.split)
+        if len(self.split) not in (3, 4):
             raise ValueError(
-                f"split shares {' '.join(map(str, self.split))} sum to {sum(self.split):g}; they must sum to 1"
+                f"--split takes three shares (train, validation, test) or four (calibration), got {len(self.split)}: {given}"
             )
+        if abs(sum(self.split) - 1) > 1e-6:
+            raise ValueError(f"split shares {given} sum to {sum(self.split):g}; they must sum to 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class InspectConfig:
+    """How ``leech data inspect`` looks."""
+
+    html: Path | None = knob(None, help="Page to write, one file with all tables and figures in it.")
+    sample: int = knob(
+        10000, minimum=0, help="Chunks looked at one by one for geometry, levels and means, as many of every label."
+    )
+    examples: int = knob(3, minimum=0, maximum=100, help="Chunks of every label that are shown one by one.")
+    seed: int = knob(0, minimum=0, help="Seed of the choice of chunks.")

@@ -23,9 +23,15 @@ from leech.config import build
 from leech.data.levels import KmerTable
 from leech.data.manifest import Manifest, Source, read_manifest, write_manifest
 from leech.data.recipe import CONTEXT_BASES, Recipe
+from leech.data.sites import BedSites, stored_bed
 from leech.errors import InputError, LeechError, MismatchError
 
-SPLITS = ("train", "validation", "test")
+SPLITS = ("train", "validation", "test", "calibration")
+"""What a chunk of a merged corpus can be for; a position here is its code in the column ``split``."""
+
+UNUSED_CODE = 255
+"""In the column ``split``: a chunk that the merge left out, which no reader of splits sees."""
+
 CATEGORICAL = ("reference", "flow_cell", "run", "sample", "label")
 """Columns of integer codes whose names stand in the manifest, in order of first appearance."""
 
@@ -65,6 +71,8 @@ def column_layout(recipe: Recipe) -> dict[str, tuple[np.dtype[Any], tuple[int, .
     }
     if recipe.kmer_table_sha256 is not None:
         layout["expected_level"] = ("<f4", bases)
+    if recipe.refinement != "none":
+        layout["refined"] = ("|u1", ())
     return {name: (np.dtype(code), shape) for name, (code, shape) in layout.items()}
 
 
@@ -276,7 +284,7 @@ class Corpus:
 
     @property
     def is_split(self) -> bool:
-        """Whether rows are assigned to train, validation and test."""
+        """Whether rows are assigned to splits."""
         return "split" in self.manifest.columns
 
     def kmer_table(self) -> KmerTable | None:
@@ -287,6 +295,13 @@ class Corpus:
         if self.parts:
             return self.parts[0].kmer_table()
         return stored_table(self.path, self.recipe)
+
+    def bed_sites(self) -> BedSites | None:
+        """Return the BED that says where its sites are, or None where something else does.
+
+        :raises MismatchError: the BED in the folder is not the one that the recipe names.
+        """
+        return self.parts[0].bed_sites() if self.parts else stored_bed(self.path, self.recipe)
 
     def has_column(self, name: str) -> bool:
         """Whether every chunk has this column."""
@@ -371,6 +386,13 @@ class Corpus:
         if name in self.manifest.columns:
             return self._map(name)
         return self.gather(np.arange(len(self), dtype=np.int64), [name])[name]
+
+    def weights(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the weight of each row in the training loss: that of its source, and 1 without sources."""
+        if not self.parts:
+            return np.ones(len(rows))
+        by_source = np.array([source.weight for source in self.manifest.sources])
+        return by_source[np.searchsorted(self._starts, rows, side="right") - 1]
 
     def rows(self, split: str | None = None) -> NDArray[np.int64]:
         """Return the row numbers of one split, ascending; all rows for None.

@@ -2,7 +2,7 @@
 
 Hides: how a channel is computed from the stored measurements. Belongs here: everything per base (dwell, level
 statistics, residuals); per-sample signal belongs in ``chunks.py`` and ``batches.py``. Invariants: stored levels are ADC
-units in float32, dwell is in samples; a base without signal has dwell 0 and yields 0 in every channel; channels are
+units in float32, dwell is in samples; a base without signal has dwell 0 and yields 0 in its channels; channels are
 float32 of shape (num_chunks, num_feature_bases) in the order of the offsets feature_start..feature_end.
 """
 
@@ -58,12 +58,21 @@ def measure_levels(signals: Sequence[NDArray[np.int16]], bounds: NDArray[np.int6
     return mean, median, sd, value_range
 
 
+def base_bounds(columns: Mapping[str, NDArray[Any]], recipe: Recipe) -> NDArray[np.int32]:
+    """Return base boundaries in window samples, int32 (n, num_bases + 1), from dwell and the focus base's start."""
+    dwell = np.asarray(columns["dwell"]).astype(np.int32)
+    edges = np.zeros((len(dwell), recipe.num_bases + 1), dtype=np.int32)
+    np.cumsum(dwell, axis=1, out=edges[:, 1:])
+    edges += (np.asarray(columns["focus_base_start"], dtype=np.int32) - edges[:, recipe.bases_before])[:, None]
+    return edges
+
+
 @dataclass(frozen=True)
 class BaseMeasurements:
     """What a channel may be computed from; all arrays float32 (num_chunks, num_feature_bases) unless said otherwise.
 
     :ivar dwell: samples per base over the whole base window, shape (num_chunks, num_bases).
-    :ivar window: columns of ``dwell`` that are the feature bases.
+    :ivar window: columns of ``dwell`` that the feature bases show, ``dwell_offset`` from their own.
     :ivar median_dwell: the read's median dwell in samples, shape (num_chunks, 1).
     :ivar level: normalised level statistics by column name; sd and range are scaled only, the others shifted too.
     :ivar expected: expected normalised level, NaN where unknown; None without a k-mer table.
@@ -133,6 +142,9 @@ FEATURES: dict[str, Callable[[BaseMeasurements], Floats]] = {
 }
 """Channel name -> function; a new channel is one entry."""
 
+DWELL_FEATURES = frozenset(("log_dwell", "relative_log_dwell", "dwell_local_mean", "dwell_local_sd"))
+"""Channels that show the base ``dwell_offset`` away, and are 0 where that one has no signal."""
+
 
 def feature_channels(columns: Mapping[str, NDArray[Any]], recipe: Recipe, names: Sequence[str]) -> Floats:
     """Compute the named channels of a batch of chunks.
@@ -149,13 +161,13 @@ def feature_channels(columns: Mapping[str, NDArray[Any]], recipe: Recipe, names:
                 hint=f"Did you mean '{close}'?" if close else f"Known: {', '.join(FEATURES)}.",
             )
     first = recipe.bases_before + recipe.feature_start
-    window = slice(first, first + recipe.num_feature_bases)
+    own, shown = (slice(start, start + recipe.num_feature_bases) for start in (first, first + recipe.dwell_offset))
     dwell = np.asarray(columns["dwell"]).astype(np.float32)
     shift = np.asarray(columns["shift"], dtype=np.float32)[:, None]
     scale = np.asarray(columns["scale"], dtype=np.float32)[:, None]
     base = BaseMeasurements(
         dwell=dwell,
-        window=window,
+        window=shown,
         median_dwell=np.asarray(columns["median_dwell"], dtype=np.float32)[:, None],
         level={
             "level_mean": np.asarray((columns["level_mean"] - shift) / scale, np.float32),
@@ -166,7 +178,8 @@ def feature_channels(columns: Mapping[str, NDArray[Any]], recipe: Recipe, names:
         expected=np.asarray(columns["expected_level"], np.float32) if "expected_level" in columns else None,
     )
     channels = np.empty((len(dwell), len(names), recipe.num_feature_bases), dtype=np.float32)
-    present = dwell[:, window] > 0
+    present, shown_present = dwell[:, own] > 0, dwell[:, shown] > 0
     for index, name in enumerate(names):
-        channels[:, index] = np.where(present, FEATURES[name](base), 0)
+        mask = shown_present if name in DWELL_FEATURES else present
+        channels[:, index] = np.where(mask, FEATURES[name](base), 0)
     return channels

@@ -110,7 +110,11 @@ def judge_frame(
         raise MismatchError(
             f"The signal seems to run {other} in time, not {expected}: of {len(evidence)} reads, {votes_against} fit the "
             f"expected levels better that way and {votes_for} do not. Every chunk would hold another base's current.",
-            hint="For DNA give --no-reverse-signal; for RNA check that the BAM's moves are as the basecaller wrote them.",
+            hint=(
+                "For DNA give --no-reverse-signal; for RNA check that the BAM's moves are as the basecaller wrote them."
+                if reverse_signal
+                else "--no-reverse-signal is for DNA: leave it out for direct RNA."
+            ),
         )
     return FrameVerdict(
         votes_for=votes_for,

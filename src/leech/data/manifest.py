@@ -24,11 +24,16 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True)
 class Source:
-    """A corpus that a merged corpus refers to: path relative to the merged folder, digest and number of chunks."""
+    """A corpus that a merged corpus refers to.
+
+    :ivar path: relative to the merged folder.
+    :ivar weight: of its chunks in the training loss.
+    """
 
     path: str
     digest: str
     num_chunks: int
+    weight: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -89,7 +94,7 @@ def write_manifest(
         "settings": settings,
     }
     # Where a source lies is no part of what it holds.
-    hashed = {**content, "sources": [source.digest for source in sources]}
+    hashed = {**content, "sources": [[source.digest, source.weight] for source in sources]}
     content["digest"] = digest_of(hashed)
     (folder / "manifest.json").write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
     return build(Manifest, content, source="manifest")

@@ -1,9 +1,10 @@
 """Move tables and alignments: from reference positions to signal samples.
 
-Hides: the move table's layout, the RNA frame and the CIGAR. Belongs here: coordinate arithmetic of one read; which
-records are used at all is decided in ``reads.py``, where the window lies in ``chunks.py``. Invariants: boundaries are
-int64 and half-open, n bases have n + 1 of them; "time" counts trimmed samples in the order they were measured,
-"sequence" counts them in the direction of SEQ, 5'->3' (for RNA the reverse of time); reference positions are 0-based.
+Hides: the move table's layout, the RNA frame and the CIGAR. Belongs here: coordinate arithmetic of reads, of many at once
+because a read alone costs more in calls than in numbers; which records are used at all is decided in ``reads.py``, where
+the window lies in ``chunks.py``. Invariants: boundaries are int64 and half-open, n bases have n + 1 of them; "time"
+counts trimmed samples in the order they were measured, "sequence" counts them in the direction of SEQ, 5'->3' (for RNA
+the reverse of time); reference positions are 0-based; what is computed for a read does not depend on the others.
 
 Frame: ``mv`` runs in time and its stride blocks start at raw sample ``ts``. RNA passes the pore 3' end first, so base i
 of SEQ belongs to the (n-1-i)-th ``1`` of ``mv``.
@@ -12,19 +13,23 @@ of SEQ belongs to the (n-1-i)-th ``1`` of ``mv``.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+Integers = NDArray[np.int64]
+
 Cigar = Sequence[tuple[int, int]]
 """Operations as (code, length), codes as in the BAM specification: M I D N S H P = X are 0 1 2 3 4 5 6 7 8."""
 
-_MATCH = frozenset((0, 7, 8))
-_QUERY_ONLY = frozenset((1, 4))
-_REFERENCE_GAP = frozenset((2, 3))
-_REFERENCE_SKIP = 3
-_INSERTION = 1
+_INSERTION, _REFERENCE_SKIP = 1, 3
+_IS_MATCH = np.array([1, 0, 0, 0, 0, 0, 0, 1, 1, 0], dtype=bool)
+_IS_GAP = np.array([0, 1, 1, 1, 0, 0, 0, 0, 0, 0], dtype=bool)
+_TAKES_REFERENCE = np.array([1, 0, 1, 1, 0, 0, 0, 1, 1, 0], dtype=np.int64)
+_TAKES_QUERY = np.array([1, 1, 0, 0, 1, 0, 0, 1, 1, 0], dtype=np.int64)
 
 INDEL_NONE, INDEL_PRESENT, INDEL_PARTIAL = 0, 1, 2
 """States of the motif in an alignment: covered without indel, with one, or not wholly covered."""
@@ -42,14 +47,75 @@ def bounds_in_time(moves: NDArray[np.int8], stride: int, num_samples: int) -> ND
     return np.append(starts, num_samples)
 
 
-def bounds_in_sequence(moves: NDArray[np.int8], stride: int, num_samples: int, reverse: bool) -> NDArray[np.int64]:
+class ReadBounds(NamedTuple):
+    """Base boundaries of many reads, one read after the other.
+
+    :ivar bounds: int64, those of read r are ``bounds[offsets[r]:offsets[r + 1]]``, in sequence order.
+    :ivar offsets: int64, shape (num_reads + 1,).
+    """
+
+    bounds: Integers
+    offsets: Integers
+
+    @property
+    def num_bases(self) -> Integers:
+        """Number of bases per read, shape (num_reads,)."""
+        return np.diff(self.offsets) - 1
+
+    def at(self, first: Integers, num_bases: int) -> Integers:
+        """Return the boundaries of consecutive bases of SEQ from ``first`` (num_reads,) on, (num_reads, num_bases + 1).
+
+        Bases beyond either end of SEQ have no signal (start equals end).
+        """
+        positions = first[:, None] + np.arange(num_bases + 1)
+        bounds: Integers = self.bounds[self.offsets[:-1, None] + np.clip(positions, 0, self.num_bases[:, None])]
+        return bounds
+
+    def median_dwell(self) -> NDArray[np.float64]:
+        """Return the median samples per base of each read, shape (num_reads,); every read has a base."""
+        number = self.num_bases
+        inside = np.ones(len(self.bounds), dtype=bool)
+        inside[self.offsets[1:] - 1] = False
+        dwell = np.diff(self.bounds, append=0)[inside]
+        # Sorted within each read, by making the read the more significant part of one number.
+        step = int(dwell.max(initial=0)) + 1
+        owner = np.repeat(np.arange(len(number)), number)
+        ordered = np.sort(owner * step + dwell)
+        starts = np.cumsum(number) - number
+        both = ordered[starts + (number - 1) // 2] + ordered[starts + number // 2]
+        medians: NDArray[np.float64] = (both - 2 * step * np.arange(len(number))) / 2
+        return medians
+
+
+def bounds_in_sequence(
+    moves: Sequence[bytes], strides: Sequence[int], num_samples: Sequence[int], reverse: bool
+) -> ReadBounds:
     """Return base boundaries in sequence order; with ``reverse``, into the trimmed signal read backwards.
 
     Sample s in time is sample ``num_samples - 1 - s`` backwards, so the half-open span [a, b) becomes
     [num_samples - b, num_samples - a) and the order of the bases turns round.
+
+    :param moves: per read one byte, 0 or 1, per stride block, without the leading stride.
+    :param strides: samples per block, per read.
+    :param num_samples: trimmed samples, ``ns - ts``, per read; the last base in time ends there.
     """
-    bounds = bounds_in_time(moves, stride, num_samples)
-    return num_samples - bounds[::-1] if reverse else bounds
+    lengths = np.asarray(num_samples, dtype=np.int64)
+    blocks = np.cumsum([0, *map(len, moves)])
+    ones = np.flatnonzero(np.frombuffer(b"".join(moves), dtype=bool))
+    edges = np.searchsorted(ones, blocks)
+    number = np.diff(edges)
+    owner = np.repeat(np.arange(len(moves)), number)
+    time = (ones - blocks[owner]) * np.asarray(strides, dtype=np.int64)[owner]
+    rank = np.arange(len(ones)) - edges[owner]
+    offsets = np.concatenate([[0], np.cumsum(number + 1)])
+    bounds = np.empty(int(offsets[-1]), dtype=np.int64)
+    if reverse:
+        bounds[offsets[owner] + number[owner] - rank] = lengths[owner] - time
+        bounds[offsets[:-1]] = 0
+    else:
+        bounds[offsets[owner] + rank] = time
+        bounds[offsets[1:] - 1] = lengths
+    return ReadBounds(bounds, offsets)
 
 
 def moves_agree(num_blocks: int, num_moves: int, stride: int, num_samples: int, num_bases: int) -> bool:
@@ -60,113 +126,154 @@ def moves_agree(num_blocks: int, num_moves: int, stride: int, num_samples: int, 
     return num_moves == num_bases and 0 <= num_samples - stride * num_blocks < stride
 
 
-class Alignment(NamedTuple):
-    """A CIGAR as straight pieces.
+@dataclass(frozen=True)
+class Alignments:
+    """CIGARs of many reads, as operations and as straight pieces.
 
-    :ivar reference_knots: reference positions of base starts where the mapping bends, ascending, then the end.
+    The knots of a read are the points between which reference and query run straight: the starts of the first and the
+    last base of every match block, both ends of every N, and the end of the last block. So the bases of a deletion share
+    the signal of the base before it, and inserted bases are added to theirs; clipped ends and indels outside the match
+    blocks take no part. N opens a gap of bases without signal.
+
+    :ivar owner: read number of each operation, ascending.
+    :ivar operation: its code.
+    :ivar length: its length.
+    :ivar reference: reference position where it begins.
+    :ivar first_match: per read, reference position of its first matched base; a read without match has 0.
+    :ivar end: per read, reference position behind its last matched base; a read without match has 0.
+    :ivar query_end: the same position on SEQ.
+    :ivar reference_knots: of all reads, one after the other, ascending within a read.
     :ivar query_knots: the query positions there.
-    :ivar skips: reference intervals skipped by N operations, which the molecule does not contain.
+    :ivar offsets: the knots of read r are ``[offsets[r]:offsets[r + 1]]``; a read without match has none.
     """
 
-    reference_knots: list[int]
-    query_knots: list[int]
-    skips: list[tuple[int, int]]
+    owner: Integers
+    operation: Integers
+    length: Integers
+    reference: Integers
+    first_match: Integers
+    end: Integers
+    query_end: Integers
+    reference_knots: Integers
+    query_knots: Integers
+    offsets: Integers
 
-    def covers(self, position: int) -> bool:
-        """Whether a base at this reference position takes part: between first and last match, in no skip."""
-        if not self.reference_knots or not self.reference_knots[0] <= position < self.reference_knots[-1]:
-            return False
-        return not any(start <= position < end for start, end in self.skips)
-
-
-def trace_alignment(cigar: Cigar, reference_start: int) -> Alignment:
-    """Turn a CIGAR into knots between which reference and query run straight.
-
-    Knots are the starts of the first and the last base of every match block, and the end of the last block. So the bases
-    of a deletion share the signal of the base before it, and inserted bases are added to theirs; clipped ends and
-    indels outside the match blocks take no part. N opens a gap of bases without signal.
-    """
-    reference_knots: list[int] = []
-    query_knots: list[int] = []
-    skips: list[tuple[int, int]] = []
-    reference, query = reference_start, 0
-    match_end: tuple[int, int] | None = None
-    for operation, length in cigar:
-        if operation in _MATCH:
-            for step in (0, length - 1) if length > 1 else (0,):
-                reference_knots.append(reference + step)
-                query_knots.append(query + step)
-            reference += length
-            query += length
-            match_end = (reference, query)
-        elif operation in _QUERY_ONLY:
-            query += length
-        elif operation in _REFERENCE_GAP:
-            if operation == _REFERENCE_SKIP:
-                skips.append((reference, reference + length))
-                reference_knots.extend((reference, reference + length))
-                query_knots.extend((query, query))
-            reference += length
-    if match_end is not None:
+    @classmethod
+    def trace(cls, cigars: Sequence[Cigar], reference_starts: Sequence[int]) -> Alignments:
+        """Trace the alignments of reads that begin at ``reference_starts``."""
+        num_reads = len(cigars)
+        flat = np.fromiter(chain.from_iterable(chain.from_iterable(cigars)), dtype=np.int64)
+        operation, length = flat[0::2], flat[1::2]
+        number = np.fromiter(map(len, cigars), dtype=np.int64, count=num_reads)
+        owner = np.repeat(np.arange(num_reads), number)
+        first_operation = np.cumsum(number) - number
+        reference = _running(length * _TAKES_REFERENCE[operation], first_operation, owner)
+        reference += np.asarray(reference_starts, dtype=np.int64)[owner]
+        query = _running(length * _TAKES_QUERY[operation], first_operation, owner)
+        matches = np.flatnonzero(_IS_MATCH[operation])
+        reads = np.arange(num_reads)
+        left, right = (np.searchsorted(owner[matches], reads, side=side) for side in ("left", "right"))
+        first_match, end, query_end = (np.zeros(num_reads, dtype=np.int64) for _ in range(3))
+        matched = np.flatnonzero(left < right)
+        first, last = matches[left[matched]], matches[right[matched] - 1]
+        first_match[matched] = reference[first]
+        end[matched] = reference[last] + length[last]
+        query_end[matched] = query[last] + length[last]
+        knots = _knots(owner, operation, length, reference, query)
         # Gaps after the last match block describe nothing that was read.
-        while reference_knots[-1] >= match_end[0]:
-            reference_knots.pop()
-            query_knots.pop()
-        reference_knots.append(match_end[0])
-        query_knots.append(match_end[1])
-    return Alignment(reference_knots, query_knots, skips)
+        knots = knots[:, knots[1] < end[knots[0]]]
+        ends = np.stack([matched, end[matched], query_end[matched]])
+        place = np.searchsorted(knots[0], matched, side="right")
+        knots = np.insert(knots, place, ends, axis=1)
+        offsets = np.searchsorted(knots[0], np.arange(num_reads + 1))
+        return cls(owner, operation, length, reference, first_match, end, query_end, knots[1], knots[2], offsets)
+
+    def covers(self, positions: Integers) -> NDArray[np.bool_]:
+        """Whether the base at each read's position (num_reads,) takes part: between first and last match, in no skip."""
+        covered = np.zeros(len(positions), dtype=bool)
+        traced = np.flatnonzero(np.diff(self.offsets))
+        start = self.reference_knots[self.offsets[traced]]
+        covered[traced] = (start <= positions[traced]) & (positions[traced] < self.end[traced])
+        skips = np.flatnonzero(self.operation == _REFERENCE_SKIP)
+        position = positions[self.owner[skips]]
+        inside = (self.reference[skips] <= position) & (position < self.reference[skips] + self.length[skips])
+        covered[self.owner[skips[inside]]] = False
+        return covered
+
+    def bounds(self, base_bounds: ReadBounds, first: Integers, num_bases: int) -> Integers:
+        """Return the signal boundaries of consecutive reference bases; every read has a match.
+
+        :param base_bounds: boundaries of the queries' bases.
+        :param first: reference position of the first base, per read.
+        :param num_bases: number of bases wanted.
+        :returns: int64, shape (num_reads, num_bases + 1), in the frame of ``base_bounds``; bases outside the alignment
+            have no signal (start equals end). Fractional query positions fall inside a base's samples and are rounded
+            down.
+        """
+        reference, query = self.reference_knots, self.query_knots
+        start, last = self.offsets[:-1, None], self.offsets[1:, None] - 1
+        positions = np.clip(first[:, None] + np.arange(num_bases + 1), reference[start], reference[last])
+        # All reads are searched at once, by making the read the more significant part of one number.
+        step = int(reference.max(initial=0)) + 1
+        reads = np.arange(len(first))
+        keys = np.repeat(reads, np.diff(self.offsets)) * step + reference
+        found = np.searchsorted(keys, (reads[:, None] * step + positions).ravel(), side="right") - 1
+        piece = np.clip(found.reshape(positions.shape), start, last - 1)
+        # In whole numbers: a third of six samples is two, which floating point would round down to one.
+        span = reference[piece + 1] - reference[piece]
+        steps = (positions - reference[piece]) * (query[piece + 1] - query[piece])
+        whole, part = np.divmod(steps, span)
+        whole += query[piece]
+        begin = base_bounds.offsets[:-1, None]
+        starts = base_bounds.bounds[begin + whole]
+        ends = base_bounds.bounds[begin + np.minimum(whole + 1, base_bounds.num_bases[:, None])]
+        bounds: Integers = starts + part * (ends - starts) // span
+        return bounds
+
+    def indels(self, start: Integers, end: Integers) -> NDArray[np.uint8]:
+        """Classify each read's alignment over its reference interval [start, end), both (num_reads,).
+
+        :returns: uint8 (num_reads,): INDEL_PRESENT when bases are inserted between two of its bases or one of its bases
+            is deleted, otherwise INDEL_PARTIAL when the match blocks do not reach from its first to its last base,
+            otherwise INDEL_NONE.
+        """
+        stop = self.reference + self.length
+        overlap = np.minimum(stop, end[self.owner]) - np.maximum(self.reference, start[self.owner])
+        overlap = np.where(_IS_MATCH[self.operation], np.maximum(overlap, 0), 0)
+        matched = np.bincount(self.owner, weights=overlap, minlength=len(start)).astype(np.int64)
+        gaps = np.flatnonzero(_IS_GAP[self.operation])
+        owner, gap_start = self.owner[gaps], self.reference[gaps]
+        gap_end = np.where(self.operation[gaps] == _INSERTION, gap_start, stop[gaps])
+        between_matches = (self.first_match[owner] < gap_start) & (gap_end < self.end[owner])
+        inside = between_matches & (gap_start < end[owner]) & (gap_end > start[owner])
+        states = np.where(matched == end - start, INDEL_NONE, INDEL_PARTIAL).astype(np.uint8)
+        states[owner[inside]] = INDEL_PRESENT
+        return states
 
 
-def reference_bounds(
-    alignment: Alignment, base_bounds: NDArray[np.int64], first: int, num_bases: int
-) -> NDArray[np.int64]:
-    """Return the signal boundaries of consecutive reference bases.
+def _running(steps: Integers, first: Integers, owner: Integers) -> Integers:
+    """Return the sum of the steps of each owner before each of them; ``first`` is where each owner's begin."""
+    before = np.cumsum(steps) - steps
+    if not len(steps):
+        return before
+    # An owner without steps may have its beginning behind the end; nobody asks for it.
+    return before - before[np.minimum(first, len(steps) - 1)][owner]
 
-    :param base_bounds: boundaries of the query's bases, shape (len(SEQ) + 1,).
-    :param first: reference position of the first base.
-    :param num_bases: number of bases wanted.
-    :returns: int64, shape (num_bases + 1,), in the frame of ``base_bounds``; bases outside the alignment have no signal
-        (start equals end). Fractional query positions fall inside a base's samples and are rounded down.
+
+def _knots(owner: Integers, operation: Integers, length: Integers, reference: Integers, query: Integers) -> Integers:
+    """Return owner, reference and query of the knots that operations make, int64 (3, num_knots)."""
+    match, skip = _IS_MATCH[operation], operation == _REFERENCE_SKIP
+    number = np.where(match, np.where(length > 1, 2, 1), np.where(skip, 2, 0))
+    source = np.repeat(np.arange(len(operation)), number)
+    second = np.arange(len(source)) > np.repeat(np.cumsum(number) - number, number)
+    step = np.where(match, length - 1, length)[source] * second
+    return np.stack([owner[source], reference[source] + step, query[source] + np.where(match[source], step, 0)])
+
+
+def in_query(cigar: Cigar) -> Cigar:
+    """Return the alignment seen from the query: what is inserted for the reference is missing in it, and the reverse.
+
+    Traced from position 0, :meth:`Alignments.indels` then classifies an interval of SEQ.
     """
-    reference = np.asarray(alignment.reference_knots)
-    query = np.asarray(alignment.query_knots)
-    positions = np.clip(np.arange(first, first + num_bases + 1), reference[0], reference[-1])
-    piece = np.clip(np.searchsorted(reference, positions, side="right") - 1, 0, len(reference) - 2)
-    # In whole numbers: a third of six samples is two, which floating point would round down to one.
-    span = reference[piece + 1] - reference[piece]
-    steps = (positions - reference[piece]) * (query[piece + 1] - query[piece])
-    whole = query[piece] + steps // span
-    starts = base_bounds[whole]
-    ends = base_bounds[np.minimum(whole + 1, len(base_bounds) - 1)]
-    bounds: NDArray[np.int64] = starts + (steps % span) * (ends - starts) // span
-    return bounds
-
-
-def motif_indel(cigar: Cigar, reference_start: int, start: int, end: int) -> int:
-    """Classify the alignment over the reference interval [start, end).
-
-    :returns: INDEL_PRESENT when bases are inserted between two of its bases or one of its bases is deleted, otherwise
-        INDEL_PARTIAL when the match blocks do not reach from its first to its last base, otherwise INDEL_NONE.
-    """
-    reference = reference_start
-    matched = 0
-    first_match: int | None = None
-    last_match = reference_start
-    gaps: list[tuple[int, int]] = []
-    for operation, length in cigar:
-        if operation in _MATCH:
-            first_match = reference if first_match is None else first_match
-            matched += max(0, min(reference + length, end) - max(reference, start))
-            reference += length
-            last_match = reference
-        elif operation == _INSERTION:
-            gaps.append((reference, reference))
-        elif operation in _REFERENCE_GAP:
-            gaps.append((reference, reference + length))
-            reference += length
-    if first_match is not None:
-        for gap_start, gap_end in gaps:
-            between_matches = first_match < gap_start and gap_end < last_match
-            if between_matches and gap_start < end and gap_end > start:
-                return INDEL_PRESENT
-    return INDEL_NONE if matched == end - start else INDEL_PARTIAL
+    turned = {1: 2, 4: 2, 2: 1, 3: 1}
+    return [(turned.get(operation, operation), length) for operation, length in cigar if operation not in (5, 6)]

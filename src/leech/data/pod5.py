@@ -54,11 +54,19 @@ class RunInfo(NamedTuple):
     sample_rate: int
 
 
+class Calibration(NamedTuple):
+    """How ADC units become current: ``pA = (adc + offset) * scale``."""
+
+    offset: float
+    scale: float
+
+
 class RawRead(NamedTuple):
-    """One decoded read: int16 ADC samples in time order, and its run."""
+    """One decoded read: int16 ADC samples in time order, its run and its calibration."""
 
     signal: NDArray[np.int16]
     run: RunInfo
+    calibration: Calibration
 
 
 class BadFile(NamedTuple):
@@ -322,7 +330,8 @@ class SignalSource:
                 if signal is None or read.run_info_index >= len(runs):
                     decoded[read_id] = None
                 else:
-                    decoded[read_id] = RawRead(signal, runs[read.run_info_index])
+                    calibration = Calibration(read.calibration_offset, read.calibration_scale)
+                    decoded[read_id] = RawRead(signal, runs[read.run_info_index], calibration)
         return decoded
 
     def _opened(self, number: int) -> _OpenFile:

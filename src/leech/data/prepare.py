@@ -9,12 +9,13 @@ complete.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from leech.console import Progress, Table
+from leech.console import Progress, Table, logger
 from leech.data.accounts import ladder_table, refuse_incomplete
 from leech.data.config import PrepareConfig, ReadSources
 from leech.data.corpus import CorpusWriter
@@ -23,6 +24,9 @@ from leech.data.levels import KmerTable
 from leech.data.pod5 import BadFile
 from leech.data.reasons import Counts
 from leech.data.recipe import Recipe
+from leech.data.recut import record_inputs
+from leech.data.refine import RefinementTally
+from leech.data.sites import BedSites, settle_labels, settle_sites
 from leech.data.stream import open_stream
 from leech.errors import InputError
 from leech.provenance import Stamp, atomic_folder
@@ -34,6 +38,7 @@ class PrepareResult:
 
     :ivar bad_files: POD5 files that could not be read; their reads are missing.
     :ivar num_files: of all POD5 files, the bad ones too.
+    :ivar junction: reads that could be cut by label and state of the motif in their alignment.
     """
 
     path: Path
@@ -43,15 +48,19 @@ class PrepareResult:
     frame: FrameVerdict
     bad_files: Sequence[BadFile]
     num_files: int
+    junction: dict[str, dict[str, int]]
+    refinement: RefinementTally | None
 
     def to_mapping(self) -> dict[str, Any]:
         """Return plain types, ready for JSON."""
-        return {
+        content = {
             "path": str(self.path),
             "num_chunks": self.num_chunks,
             "counts": self.counts.ladder(),
+            "junction": self.junction,
             "unreadable_pod5": {str(file.path): file.why for file in self.bad_files},
         }
+        return content if self.refinement is None else {**content, "refinement": self.refinement.to_mapping()}
 
     def refuse_incomplete(self) -> None:
         """Fail the run when POD5 files were left out; the corpus of the others stands.
@@ -61,8 +70,37 @@ class PrepareResult:
         refuse_incomplete(self.bad_files, self.num_files)
 
     def tables(self) -> list[Table]:
-        """Return the ladder of counts."""
-        return [ladder_table(self.counts)]
+        """Return the ladder of counts, the yield of a clean junction by label and what became of boundaries."""
+        return [ladder_table(self.counts), junction_table(self.junction), *refinement_tables(self.refinement)]
+
+
+JUNCTION_STATES = ("clean", "indel", "not_covered")
+"""Names of the states of the motif in an alignment, by code of the column ``junction_indel``."""
+
+
+def junction_table(junction: Mapping[str, Mapping[str, int]]) -> Table:
+    """Return the states of the motif in the alignment by label, and the share that a clean one would leave."""
+    rows = [
+        (label, *(str(states[name]) for name in JUNCTION_STATES), f"{states['clean'] / sum(states.values()):.1%}")
+        for label, states in junction.items()
+    ]
+    columns = ("label", "clean", "with indel", "not covered", "clean share")
+    return Table(title="Motif in the alignment of reads that can be cut", columns=columns, rows=tuple(rows))
+
+
+def refinement_tables(tally: RefinementTally | None) -> list[Table]:
+    """Return what became of the used reads' boundaries as a table; none without refinement."""
+    if tally is None:
+        return []
+    rows = [(what, "" if value is None else f"{value}") for what, value in tally.to_mapping().items()]
+    return [Table(title="Boundary refinement", columns=("what", "value"), rows=tuple(rows))]
+
+
+def _by_label(junction: Mapping[tuple[str, int], int]) -> dict[str, dict[str, int]]:
+    labels = sorted({label for label, _ in junction})
+    return {
+        label: {name: junction.get((label, code), 0) for code, name in enumerate(JUNCTION_STATES)} for label in labels
+    }
 
 
 def prepare(
@@ -81,19 +119,29 @@ def prepare(
     :param recipe: what is cut; the k-mer table's digest and centre are filled in here.
     :param output: folder of the corpus; appears when it is complete.
     :param force: replace an existing folder.
+    :raises ConfigError: refinement is asked for without a k-mer table.
     :raises InputError: unusable files, or no usable record at all.
-    :raises MismatchError: the reads contradict the recipe's signal frame.
+    :raises MismatchError: the reads contradict the recipe's signal frame, or refinement lowers their level correlation.
     """
     table = None if config.kmer_table is None else KmerTable.load(config.kmer_table)
     if table is not None:
         recipe = replace(recipe, kmer_table_sha256=table.sha256, kmer_size=table.size)
     elif recipe.kmer_centre is not None:
         raise InputError("A k-mer centre was given without a k-mer table.", hint="Add --kmer-table.")
+    if table is not None and recipe.normalisation == "picoamp":
+        logger.warning(
+            "Signal is in pA (--normalisation picoamp), so residuals mean something only if the k-mer table is in pA too."
+        )
+    recipe, sites = settle_sites(recipe, config.sites, sources.read_sites)
+    sites = settle_labels(sites, config.label, from_name=config.label_from_name)
     counts = Counts()
     runs: dict[str, int] = {}
+    junction: Counter[tuple[str, int]] = Counter()
+    num_context_cut = 0
+    refinement = None if recipe.refinement == "none" else RefinementTally()
     with atomic_folder(output, force=force) as folder:
         with (
-            open_stream(sources, recipe, table, label=config.label, sample=config.sample) as stream,
+            open_stream(sources, recipe, table, sites, label=config.label, sample=config.sample) as stream,
             CorpusWriter(folder, stream.recipe) as writer,
         ):
             with progress.task("prepare", unit="reads") as task:
@@ -101,13 +149,47 @@ def prepare(
                     writer.append(batch.cut.chunks)
                     counts.add_all(batch.outcomes)
                     runs.update(batch.cut.sample_rates)
+                    junction.update(batch.cut.junction)
+                    num_context_cut += batch.cut.num_context_cut
+                    if refinement is not None:
+                        refinement.merge(batch.cut.refinement)
                     task.advance(len(batch.records))
             stream.settle(counts, writer.num_chunks)
-            settings = {"min_mapq": sources.min_mapq}
+            settings: dict[str, Any] = {"min_mapq": sources.min_mapq, "junction": _by_label(junction)}
+            if refinement is not None:
+                refinement.refuse_harm()
+                settings["refinement"] = refinement.to_mapping()
+            if recipe.context_bases is not None:
+                settings["num_context_cut"] = num_context_cut
+            if isinstance(sites, BedSites):
+                sites.save(folder)
+            elif sites is not None:
+                settings["read_sites_sha256"] = sites.sha256
             if table is not None:
                 table.save(folder)
             writer.finish(counts=counts.ladder(), runs=runs, settings=settings, by_read_id=config.sort == "read_id")
         # Votes come from the first records, so they depend on the records' order, and the manifest must not.
         (folder / "frame.json").write_text(json.dumps(stream.frame.to_mapping(), indent=2) + "\n", encoding="utf-8")
+        record_inputs(folder, output, sources)
         stamp.write(folder)
-    return PrepareResult(output, counts.used, counts, stream.recipe, stream.frame, stream.bad_files, stream.num_files)
+    if num_context_cut:
+        logger.warning(
+            "%d of %d chunks hold more samples in %d + 1 + %d bases than fit into the window's %d + %d, and were cut at "
+            "its ends; a wider window (--samples-before, --samples-after) shows them whole.",
+            num_context_cut,
+            counts.used,
+            *(recipe.context_bases or ()),
+            recipe.samples_before,
+            recipe.samples_after,
+        )
+    return PrepareResult(
+        path=output,
+        num_chunks=counts.used,
+        counts=counts,
+        recipe=stream.recipe,
+        frame=stream.frame,
+        bad_files=stream.bad_files,
+        num_files=stream.num_files,
+        junction=_by_label(junction),
+        refinement=refinement,
+    )

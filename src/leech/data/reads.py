@@ -8,13 +8,13 @@ nothing of pysam leaves the process that opened the file, so that reads travel t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import pysam
 
-from leech.data.anchors import Site
+from leech.data.anchors import ReadAnchor, Site, Sites
 from leech.data.moves import Cigar
 from leech.data.pod5 import Pod5Index, pack_read_id, unpack_read_id
 
@@ -39,6 +39,7 @@ class AlignedRead(NamedTuple):
     :ivar num_bases: length of SEQ.
     :ivar signal_start: first used sample of the parent's raw signal, ``sp + ts``.
     :ivar signal_end: end of the used samples, ``sp + ns``; None means the end of the raw signal.
+    :ivar site: the read's own site; None where it is its reference's.
     """
 
     read_id: bytes
@@ -52,6 +53,7 @@ class AlignedRead(NamedTuple):
     move_table: MoveTable
     signal_start: int
     signal_end: int | None
+    site: Site | None = None
 
 
 def integer_tag(record: pysam.AlignedSegment, name: str) -> int | None:
@@ -156,12 +158,13 @@ class Examiner:
     """Decides record by record; remembers which read ids were used, in a byte per POD5 read and 16 per child.
 
     :param sites: per reference number of the BAM header, its site or the reason why it has none.
+    :param anchor: finds the sites of reads on references that have none of their own.
     :param index: where signal lies.
     :param min_mapq: smallest mapping quality used.
     """
 
-    def __init__(self, sites: Sequence[Site | str], index: Pod5Index, min_mapq: int) -> None:
-        self._sites, self._index, self._min_mapq = sites, index, min_mapq
+    def __init__(self, sites: Sites, index: Pod5Index, min_mapq: int, anchor: ReadAnchor | None = None) -> None:
+        self._sites, self._index, self._min_mapq, self._anchor = sites, index, min_mapq, anchor
         # One byte per read of the POD5 files; a set of ids would cost a hundred.
         self._used = np.zeros(len(index), dtype=bool)
         self._used_children = IdSet()
@@ -196,10 +199,20 @@ class Examiner:
             elif self._is_repeated(read, position):
                 answers[place] = "duplicate"
             else:
-                answers[place] = read._replace(file_number=int(self._index.file_numbers[position]))
+                answers[place] = self._located(read, position, site, records[place])
         self._num_looked_up += len(reads)
         self._num_found += sum(position >= 0 for position in positions)
         return answers
+
+    def _located(
+        self, read: AlignedRead, position: int, site: Site | None, record: pysam.AlignedSegment
+    ) -> AlignedRead | str:
+        located = read._replace(file_number=int(self._index.file_numbers[position]))
+        if site is not None:
+            return located
+        assert self._anchor is not None
+        own = self._anchor.locate(read.read_id, read.reference, record.query_sequence or "")
+        return own if isinstance(own, str) else located._replace(site=own)
 
     def _is_repeated(self, read: AlignedRead, position: int) -> bool:
         if read.read_id != read.parent_id:
@@ -233,8 +246,3 @@ class IdSet:
             self._sorted = np.sort(np.concatenate([self._sorted, np.frombuffer(b"".join(self._fresh), dtype=_ID)]))
             self._fresh.clear()
         return True
-
-
-def sites_by_number(references: Sequence[str], sites: Mapping[str, Site | str]) -> list[Site | str]:
-    """Order sites by the numbers of the BAM header's references; those without sequence get their reason."""
-    return [sites.get(name, "reference_not_in_fasta") for name in references]

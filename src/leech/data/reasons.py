@@ -42,15 +42,22 @@ REASONS: dict[str, Reason] = {
     "bad_moves": Reason("move table is not a stride and a row of 0 and 1", "Basecall again with --emit-moves."),
     "split_without_offset": Reason("split read (pi tag) without its offset (sp tag)", "Keep the sp tag beside pi."),
     "reference_not_in_fasta": Reason("reference is not in the FASTA", "Give the FASTA that the reads were aligned to."),
-    "no_motif": Reason("reference does not hold the motif", "Check --motif against the references."),
+    "no_site": Reason("the BED gives no site on the reference", "Add a line for the reference to --sites."),
+    "read_not_listed": Reason("the table of reads does not list the read", "Add the read to --read-sites."),
+    "no_motif": Reason(
+        "reference (with --anchor basecall: the read) does not hold the motif", "Check --motif against the sequences."
+    ),
     "no_junction": Reason(
         "no occurrence of the motif touches the adapter arm",
         "Choose --motif-occurrence first, last or only, or check --arm.",
     ),
     "several_motifs": Reason(
-        "reference holds the motif more than once", "Choose --motif-occurrence first, last or arm."
+        "reference (with --anchor basecall: the read) holds the motif more than once",
+        "Choose --motif-occurrence first, last or arm.",
     ),
-    "focus_outside_reference": Reason("focus base lies outside the reference", "Check --motif-offset."),
+    "focus_outside_reference": Reason(
+        "focus base lies outside the reference (with --anchor basecall: the read)", "Check --motif-offset or the file."
+    ),
     "focus_not_aligned": Reason(
         "alignment does not reach the focus base", "Nothing to do; the read ends before the site."
     ),
@@ -65,9 +72,24 @@ REASONS: dict[str, Reason] = {
         "The reads were trimmed after basecalling; use the basecaller's own BAM, aligned without hard clipping.",
     ),
     "constant_signal": Reason("signal is constant", "Nothing to do."),
+    "bad_calibration": Reason(
+        "the POD5's calibration (offset, scale) is no use", "Choose another --normalisation, or mend the POD5."
+    ),
+    "junction_indel": Reason(
+        "the alignment has an indel at the site's motif or does not cover it",
+        "Leave out --require-clean-junction; adducts cause indels.",
+    ),
+    "repeated": Reason("the same read at the same site is in another corpus too", "Merge each read once."),
+    "subsampled": Reason("beyond the number that --subsample keeps", "Nothing to do."),
+    "held_out": Reason("held out of all folds for a last test", "Merge without --folds to test on it."),
+    "held_out_parent": Reason("of one parent read with a held-out chunk, but not held out itself", "Nothing to do."),
+    "several_groups": Reason("of a parent read whose groups lie in different splits", "Nothing to do."),
+    "unbalanced": Reason("beyond what --balance keeps of its label", "Nothing to do."),
 }
 """All reasons, in the order in which a record is examined."""
 
+LEFT_OUT = ("repeated", "subsampled", "held_out", "held_out_parent", "several_groups", "unbalanced")
+"""Reasons for which ``leech data merge`` leaves a chunk out."""
 
 NOT_A_LOSS = frozenset(("unmapped", "secondary", "supplementary", "duplicate"))
 """Reasons of records that are no read of their own on a reference, however frequent they are."""

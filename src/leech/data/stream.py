@@ -13,7 +13,7 @@ import os
 import signal
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -28,16 +28,17 @@ import pysam
 from leech.console import logger
 from leech.data.accounts import settle
 from leech.data.alignments import AlignmentReader, open_alignments
-from leech.data.anchors import Site, find_sites, read_fasta
+from leech.data.anchors import Sites, find_sites, read_fasta
 from leech.data.chunks import CutResult, cut
 from leech.data.config import ReadSources
 from leech.data.frame import MIN_VOTES, FrameVerdict, gather_evidence, judge_frame
 from leech.data.levels import KmerTable
 from leech.data.pod5 import BadFile, Pod5Index, SignalSource, find_pod5
-from leech.data.reads import AlignedRead, Examiner, describe_record, sites_by_number
+from leech.data.reads import AlignedRead, Examiner, describe_record
 from leech.data.reasons import Counts
 from leech.data.recipe import Recipe
-from leech.errors import LeechError
+from leech.data.sites import SiteFile
+from leech.errors import ConfigError, LeechError
 
 T = TypeVar("T")
 
@@ -62,7 +63,7 @@ class Cutter:
     """
 
     files: tuple[Path, ...]
-    sites: Sequence[Site | str]
+    sites: Sites
     references: tuple[str, ...]
     recipe: Recipe
     label: str | None
@@ -214,25 +215,35 @@ def open_stream(
     sources: ReadSources,
     recipe: Recipe,
     table: KmerTable | None,
+    sites: SiteFile | None = None,
     *,
     label: str | None = None,
     sample: str | None = None,
+    keep: Callable[[pysam.AlignedSegment], bool] | None = None,
 ) -> Iterator[ReadStream]:
     """Open a run: find POD5, index ids, read references, let the first reads vote on the frame.
 
+    :param sites: the file of sites that the recipe's anchor means, see ``sites.py``.
+    :param keep: which records are looked at; None for all.
+    :raises ConfigError: refinement is asked for without a k-mer table.
     :raises InputError: files that cannot be used.
     :raises MismatchError: the reads favour the other frame.
     """
+    if recipe.refinement == "kmer" and table is None:
+        raise ConfigError(
+            "Boundary refinement needs the levels of a k-mer table, and none is given.",
+            hint="Add --kmer-table, or leave out --refinement.",
+        )
     index = _index_pod5(sources)
     sequences = read_fasta(sources.reference)
     with open_alignments(sources.bam, sources.reference) as alignments:
-        records = alignments.records()
+        records = filter(keep or (lambda _: True), alignments.records())
         first = list(islice(records, _GUARD_RECORDS))
         frame = _check_frame(first, index, recipe, table)
         if table is not None:
             recipe = replace(recipe, kmer_centre=frame.kmer_centre)
         references = tuple(alignments.header.references)
-        sites = sites_by_number(references, find_sites(sequences, recipe, table))
+        known, anchor = find_sites(references, sequences, recipe, table, sites)
         yield ReadStream(
             recipe=recipe,
             frame=frame,
@@ -240,8 +251,8 @@ def open_stream(
             _sources=sources,
             _alignments=alignments,
             _records=_chain(first, records),
-            _examiner=Examiner(sites, index, sources.min_mapq),
-            _cutter=Cutter(index.files, sites, references, recipe, label, sample),
+            _examiner=Examiner(known, index, sources.min_mapq, anchor),
+            _cutter=Cutter(index.files, known, references, recipe, label, sample),
         )
 
 

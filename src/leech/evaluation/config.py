@@ -1,12 +1,13 @@
 """Settings of the evaluation commands.
 
-Belongs here: dataclasses for ``leech eval ...``; neither numpy nor torch, because flags are made from them. What a metric
-is lies in ``metrics.py``; the operating point belongs to the model.
+Belongs here: dataclasses for ``leech eval ...`` and ``leech data check``; neither numpy nor torch, because flags are made
+from them. What a metric is lies in ``metrics.py``; the operating point belongs to the model.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from leech.config import knob
@@ -16,8 +17,9 @@ from leech.config import knob
 class EvalConfig:
     """How ``leech eval test`` runs."""
 
-    split: Literal["train", "validation", "test", "all"] = knob(
-        "test", help="Split of the corpus to score; 'all' takes every labelled chunk of a corpus, split or not."
+    split: Literal["train", "validation", "test", "calibration", "all"] = knob(
+        "test",
+        help="Split of the corpus to score; 'all' takes every labelled chunk of a corpus, split, left out or neither.",
     )
     batch_size: int = knob(
         512, minimum=1, maximum=65536, help="Chunks scored at once; the result does not depend on it."
@@ -30,3 +32,37 @@ class EvalConfig:
         help="Resamplings of parent reads behind the 95 % intervals; 0 leaves them out.",
     )
     seed: int = knob(0, minimum=0, help="Seed of the resampling.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckConfig:
+    """How ``leech data check`` runs."""
+
+    control_offset: int = knob(
+        -35,
+        help="Where the control window lies: bases from the site, at least 20 between the site and its nearest base.",
+    )
+    control: Path | None = knob(
+        None, help="Corpus of the same reads prepared at a control site; default: they are cut again from the inputs."
+    )
+    group_by: Literal["parent", "flow_cell", "reference"] = knob(
+        "parent", help="What is never on both sides of the cross-validation: a parent read, a flow cell or a reference."
+    )
+    allow: tuple[Literal["reference", "flow_cell", "run", "adapter", "mapq", "speed"], ...] = knob(
+        (),
+        metavar="COLUMN...",
+        help="Identity that goes with the label by design, such as one flow cell per library: shown, but no part of the "
+        "verdict.",
+    )
+    max_reads: int = knob(4000, minimum=20, help="Reads per label, drawn at random; more take longer.")
+    folds: int = knob(5, minimum=2, maximum=100, help="Folds of the cross-validation.")
+    fail_above: float | None = knob(
+        None,
+        minimum=0.0,
+        maximum=1.0,
+        help="Exit with 1 when an AUROC that should be near 0.5 exceeds this, or the control window cannot be probed.",
+    )
+    bootstrap: int = knob(
+        1000, minimum=1, maximum=100000, help="Resamplings of parent reads behind the 95 % intervals."
+    )
+    seed: int = knob(0, minimum=0, help="Seed of the reads drawn, the folds, the models and the resampling.")

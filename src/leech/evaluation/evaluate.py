@@ -8,6 +8,7 @@ the rows and do not depend on the batch size beyond rounding; rows without a lab
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,8 +68,9 @@ class Evaluation:
         return {
             "format": FORMAT,
             "schema_version": SCHEMA_VERSION,
-            "model": str(self.model),
-            "data": str(self.data),
+            # From where the file lies, so that all of it can be moved together.
+            "model": os.path.relpath(self.model, self.path.parent),
+            "data": os.path.relpath(self.data, self.path.parent),
             "split": self.split,
             **self.metrics.to_mapping(),
         }
@@ -110,7 +112,7 @@ def evaluate(
 ) -> Evaluation:
     """Judge a model folder by one split of a corpus, and write the metrics to ``output`` as JSON.
 
-    :raises MismatchError: the corpus was cut by another recipe than the model's, or has other labels.
+    :raises MismatchError: the corpus was cut by another recipe than the model's, or has a label that the model does not know.
     :raises InputError: no labelled chunks in the split, or a split that the corpus does not have.
     """
     loaded, corpus = load_bundle(model), Corpus.open(data)
@@ -118,6 +120,7 @@ def evaluate(
     require_same_recipe(bundle.recipe, corpus, model)
     _require_same_labels(bundle, corpus, model)
     rows = _labelled_rows(corpus, config.split)
+    _warn_if_not_unseen(config.split, corpus)
     device = choose_device(config.device)
     with atomic_file(output, force=force) as partial:
         with progress.task("score", unit="chunks", total=len(rows)) as task:
@@ -126,7 +129,7 @@ def evaluate(
             )
         columns = corpus.gather(rows, ["parent_id", "reference"])
         metrics = measure(
-            scores.labels == corpus.labels.index(bundle.labels[1]),
+            np.array([name == bundle.positive_label for name in corpus.labels])[scores.labels],
             scores.p,
             parents=parent_codes(columns["parent_id"]),
             references=columns["reference"],
@@ -147,6 +150,16 @@ def evaluate(
     return evaluation
 
 
+def _warn_if_not_unseen(split: str, corpus: Corpus) -> None:
+    seen = {"train": "learnt from these reads", "validation": "was chosen by these reads"}
+    if split == "all" and corpus.is_split:
+        logger.warning(
+            "Split 'all' holds reads that a model trained on this corpus learnt from: the figures flatter it."
+        )
+    elif split in seen:
+        logger.warning("A model trained on this corpus %s: the figures flatter it.", seen[split])
+
+
 def require_same_recipe(recipe: Recipe, corpus: Corpus, model: Path) -> None:
     """Refuse a corpus whose chunks were not cut as the model expects them.
 
@@ -165,11 +178,12 @@ def require_same_recipe(recipe: Recipe, corpus: Corpus, model: Path) -> None:
 
 
 def _require_same_labels(bundle: ModelBundle, corpus: Corpus, model: Path) -> None:
-    if len(corpus.labels) != 2 or set(corpus.labels) != set(bundle.labels):
+    # A control of one state is welcome: it gives the share that is called wrongly, though no AUROC.
+    if not corpus.labels or not set(corpus.labels) <= set(bundle.labels):
         raise MismatchError(
             f"Corpus '{corpus.path}' has the labels {_listed(corpus.labels)}, model '{model}' tells {_listed(bundle.labels)} "
             "apart.",
-            hint="Score a corpus of the same two labels.",
+            hint="Score a corpus of the same labels, or of one of them.",
         )
 
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from leech.evaluation.metrics import Bools, Floats
+if TYPE_CHECKING:
+    # Its own imports bring torch, which nothing here needs.
+    from leech.evaluation.metrics import Bools, Floats
 
 _Z = 1.959963984540054
 """Normal quantile of 0.975."""

@@ -16,8 +16,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from leech.models.inference import charging_likelihood, is_positive
-
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 
@@ -153,6 +151,9 @@ def _ratio(part: float, whole: float) -> float | None:
 
 def called_positive(p: Floats, threshold_cl: int) -> Bools:
     """Return which reads are called positive: ``round(255 p) >= threshold_cl``, as ``leech predict`` writes and counts."""
+    # Imported here: it brings torch, seconds that a corpus's check need not pay.
+    from leech.models.inference import charging_likelihood, is_positive
+
     called: Bools = is_positive(charging_likelihood(p), threshold_cl)
     return called
 

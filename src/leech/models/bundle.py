@@ -2,11 +2,13 @@
 
 Hides: file names, JSON, checks on loading. Belongs here: everything that predicting needs, so that the folder alone is
 enough; what training leaves beside it (history, configuration) is written there. Invariants: loading runs no code from the
-folder and loads weights by name, strictly; a folder whose recipe means something else now is refused.
+folder and loads weights by name, strictly; a folder whose recipe means something else now is refused, and so is one whose
+network, labels or weights are not those that were saved together.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,7 +19,7 @@ from leech.config import build, to_mapping
 from leech.console import Table
 from leech.data.recipe import Recipe
 from leech.errors import ConfigError, InputError, LeechError, MismatchError
-from leech.provenance import read_description
+from leech.provenance import digest_of, read_description
 
 if TYPE_CHECKING:
     from torch import nn
@@ -31,7 +33,7 @@ WEIGHTS = "model.safetensors"
 DESCRIPTION = "model.json"
 DEFAULT_THRESHOLD_CL = 200
 
-_DAMAGED = "The description was edited or damaged; use the original model."
+_DAMAGED = "The folder was edited or damaged; use the original model."
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,23 @@ class _Document:
     operating_point: OperatingPoint
     calibration: None
     training: dict[str, Any]
+    digest: str
     stamp: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.labels[0] == self.labels[1] or not all(self.labels):
+            raise ValueError(f"labels {list(self.labels)} must be two different names")
+
+
+def _digest(content: Mapping[str, Any], weights: bytes) -> str:
+    """Return the digest of all that decides a probability and its meaning.
+
+    Weights of another network of the same shape fit, and so does the same network with its features in another order, or
+    with its labels exchanged: names and shapes alone would not tell. The operating point is not part of it, being a choice
+    that may be made again.
+    """
+    decisive = {name: content[name] for name in ("architecture", "recipe_digest", "labels")}
+    return digest_of({**decisive, "weights": hashlib.sha256(weights).hexdigest()})
 
 
 def save_bundle(bundle: ModelBundle, network: nn.Module, folder: Path) -> None:
@@ -103,8 +121,9 @@ def save_bundle(bundle: ModelBundle, network: nn.Module, folder: Path) -> None:
 
     # Sorted by name, and copied: views of one storage cannot be written.
     state = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in sorted(network.state_dict().items())}
-    (folder / WEIGHTS).write_bytes(save(state))
-    document = {
+    weights = save(state)
+    (folder / WEIGHTS).write_bytes(weights)
+    document: dict[str, Any] = {
         "format": FORMAT,
         "schema_version": SCHEMA_VERSION,
         "architecture": bundle.spec.to_mapping(),
@@ -115,8 +134,8 @@ def save_bundle(bundle: ModelBundle, network: nn.Module, folder: Path) -> None:
         "operating_point": vars(bundle.operating_point),
         "calibration": None,
         "training": dict(bundle.training),
-        "stamp": dict(bundle.stamp),
     }
+    document |= {"digest": _digest(document, weights), "stamp": dict(bundle.stamp)}
     (folder / DESCRIPTION).write_text(json.dumps(document, indent=2, allow_nan=False) + "\n", encoding="utf-8")
 
 
@@ -126,6 +145,11 @@ def read_bundle(folder: Path) -> ModelBundle:
     :raises InputError: no complete model there, or one of another format or version.
     :raises MismatchError: a recipe that this version of leech would carry out differently.
     """
+    return _read(folder)[0]
+
+
+def _read(folder: Path) -> tuple[ModelBundle, dict[str, Any]]:
+    """Return what ``model.json`` says, and its content as it stands there."""
     path = folder / DESCRIPTION
     if not path.is_file() or not (folder / WEIGHTS).is_file():
         missing = DESCRIPTION if not path.is_file() else WEIGHTS
@@ -149,7 +173,7 @@ def read_bundle(folder: Path) -> ModelBundle:
         )
     if document.labels[1] != document.positive_label:
         raise InputError(f"'{path}': the positive label '{document.positive_label}' is not the second of the labels.")
-    return ModelBundle(
+    bundle = ModelBundle(
         spec=spec,
         recipe=recipe,
         labels=document.labels,
@@ -157,23 +181,26 @@ def read_bundle(folder: Path) -> ModelBundle:
         stamp=document.stamp,
         operating_point=document.operating_point,
     )
+    return bundle, content
 
 
 def load_bundle(folder: Path) -> LoadedModel:
     """Read a model and its weights.
 
     :raises InputError: as :func:`read_bundle`, unreadable weights, or a network that cannot be built.
-    :raises MismatchError: weights that are not those of the described network, named with expected and found.
+    :raises MismatchError: weights that are not those of the described network, named with expected and found, or a folder
+        that was changed.
     """
     from safetensors import SafetensorError
     from safetensors.torch import load
 
     from leech.models.spec import build_network
 
-    bundle = read_bundle(folder)
+    bundle, content = _read(folder)
     path = folder / WEIGHTS
     try:
-        state = load(path.read_bytes())
+        weights = path.read_bytes()
+        state = load(weights)
     except (OSError, SafetensorError) as error:
         raise InputError(f"Cannot read weights '{path}': {error}.", hint="Copy the model folder again.") from error
     try:
@@ -192,6 +219,12 @@ def load_bundle(folder: Path) -> LoadedModel:
         raise MismatchError(
             f"The weights in '{path}' are not those of the network in '{DESCRIPTION}': {'; '.join(wrong[:5])}.",
             hint="The folder mixes two models; use the original.",
+        )
+    if _digest(content, weights) != content["digest"]:
+        raise MismatchError(
+            f"Model '{folder}' was changed since it was trained: its network, labels and weights are not those that were "
+            "saved together, so its calls would mean nothing.",
+            hint=_DAMAGED,
         )
     network.load_state_dict(state, strict=True)
     return LoadedModel(bundle, network.eval())
@@ -247,7 +280,11 @@ def describe(folder: Path) -> ModelDescription:
     :raises InputError: no complete model there.
     :raises MismatchError: weights and description disagree.
     """
+    from leech.data.corpus import stored_table
+
     bundle, network = load_bundle(folder)
+    # Looked at here too, so that a folder is not called whole whose k-mer table is missing.
+    stored_table(folder, bundle.recipe)
     parts = {**dict(network.branches.named_children()), "output": network.output}
     numbers = {name: sum(parameter.numel() for parameter in part.parameters()) for name, part in parts.items()}
     return ModelDescription(folder, bundle, numbers)

@@ -71,9 +71,12 @@ class Predictor:
             self._network.train(was_training)
         bad = int((~np.isfinite(result)).any(axis=1).sum())
         if bad:
+            sound = all(bool(torch.isfinite(values).all()) for values in (inputs.signal, inputs.features))
             raise LeechError(
                 f"The network gave {bad} of {len(result)} results that are not finite numbers, so no call can be trusted.",
-                hint="The model's weights are damaged or it diverged in training; train it again.",
+                hint="The model's weights are damaged or it diverged in training; train it again."
+                if sound
+                else "The chunks hold numbers that are not finite: their corpus is damaged; prepare it again.",
             )
         assert len(result) == len(inputs.signal)
         return np.asarray(result)

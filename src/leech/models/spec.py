@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 INPUTS = ("signal", "signal_kmer", "base_onehot", "features")
 """What a branch can be fed with beside earlier branches."""
 
+_OUTPUT = "output"
+"""What the network's last layer is called beside its branches."""
+
 
 @dataclass(frozen=True)
 class BranchSpec:
@@ -114,7 +117,7 @@ def parse_form(content: Mapping[str, Any], source: str) -> ArchitectureSpec:
     known = list(INPUTS)
     for branch in spec.branches:
         where = f"Architecture '{source}', branch '{branch.name}'"
-        if branch.name in known:
+        if branch.name in (*known, _OUTPUT):
             raise ConfigError(f"{where}: the name is taken already.")
         if not branch.name.isidentifier():
             raise ConfigError(f"{where}: a name is made of letters, digits and underscores.")
@@ -125,7 +128,24 @@ def parse_form(content: Mapping[str, Any], source: str) -> ArchitectureSpec:
         known.append(branch.name)
     if not spec.branches:
         raise ConfigError(f"Architecture '{source}' has no branches.")
+    _require_all_read(spec, source)
     return spec
+
+
+def _require_all_read(spec: ArchitectureSpec, source: str) -> None:
+    """Refuse what would take part in nothing: its weights would never learn, and whoever wrote it meant something else."""
+    read = {name for branch in spec.branches for name in branch.inputs}
+    for branch in spec.branches[:-1]:
+        if branch.name not in read:
+            raise ConfigError(
+                f"Architecture '{source}': no branch reads branch '{branch.name}', and only the last one ends in the output.",
+                hint=f"Add '{branch.name}' to the inputs of a later branch, or leave it out.",
+            )
+    if spec.features and "features" not in read:
+        raise ConfigError(
+            f"Architecture '{source}' lists features, but no branch reads them.",
+            hint="Add 'features' to the inputs of a branch, or write 'features = []'.",
+        )
 
 
 def _require_layer(description: Mapping[str, Any], where: str) -> type[Layer]:
@@ -179,6 +199,8 @@ def build_network(spec: ArchitectureSpec, recipe: Recipe, *, num_classes: int = 
         torch.manual_seed(seed)
         for branch in spec.branches:
             where = f"Architecture '{spec.name}', branch '{branch.name}'"
+            if hasattr(torch.nn.ModuleDict(), branch.name):
+                raise ConfigError(f"{where}: torch has that name for something else; choose another.")
             if "features" in branch.inputs and not spec.features:
                 raise ConfigError(f"{where}: uses 'features', but the architecture lists no features.")
             shape = _joined([shapes[name] for name in branch.inputs], where)
@@ -256,4 +278,6 @@ def _build_layer(
     try:
         return cls(shape, **options, **filled)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise ConfigError(f"{where} cannot be built: {error}.") from error
+        # Torch adds a trace of its own C++ calls, line by line.
+        reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+        raise ConfigError(f"{where} cannot be built: {reason}.") from error

@@ -30,3 +30,7 @@ class PredictConfig:
     )
     device: Literal["auto", "cpu", "cuda"] = knob("auto", help="Where to compute; 'auto' is a GPU where there is one.")
     batch_records: int = knob(1000, minimum=1, expose=False, help="BAM records held in memory at once per worker.")
+
+    def __post_init__(self) -> None:
+        if self.sample is not None and (not self.sample or "/" in self.sample):
+            raise ValueError(f"sample '{self.sample}' begins the tables' file names, so it is a name without '/'")

@@ -26,10 +26,13 @@ from leech.data.chunks import CutResult
 from leech.data.config import ReadSources
 from leech.data.corpus import stored_table
 from leech.data.pod5 import BadFile
+from leech.data.prepare import refinement_tables
 from leech.data.reasons import NOT_A_LOSS, USED, Counts
+from leech.data.refine import RefinementTally
+from leech.data.sites import sites_for_model
 from leech.data.stream import RecordBatch, open_stream
 from leech.errors import ConfigError
-from leech.models.bundle import LoadedModel, load_bundle
+from leech.models.bundle import LoadedModel, ModelBundle, load_bundle
 from leech.models.device import choose_device
 from leech.models.inference import Predictor, charging_likelihood, is_positive
 from leech.prediction.config import PredictConfig
@@ -55,6 +58,7 @@ class PredictResult:
     groups: dict[str, tuple[int, int, int]]
     bad_files: Sequence[BadFile]
     num_files: int
+    refinement: RefinementTally | None
 
     def refuse_incomplete(self) -> None:
         """Fail the run when POD5 files were left out; the calls of the others stand.
@@ -66,7 +70,7 @@ class PredictResult:
     def to_mapping(self) -> dict[str, Any]:
         """Return plain types, ready for JSON."""
         negative, positive = self.labels
-        return {
+        content = {
             "path": str(self.path),
             "tables": [str(path) for path in self.tables_written],
             "counts": self.counts.ladder(),
@@ -77,6 +81,7 @@ class PredictResult:
                 for name, group in self.groups.items()
             ],
         }
+        return content if self.refinement is None else {**content, "refinement": self.refinement.to_mapping()}
 
     def tables(self) -> list[Table]:
         """Return calls by reference and the ladder of counts."""
@@ -88,7 +93,11 @@ class PredictResult:
             rows.append((name, str(called_positive), str(called_negative), str(no_call), fraction))
         columns = ("reference", positive, negative, "no call", f"fraction {positive}")
         title = f"Calls at cl >= {self.threshold}"
-        return [Table(title=title, columns=columns, rows=tuple(rows)), ladder_table(self.counts)]
+        return [
+            Table(title=title, columns=columns, rows=tuple(rows)),
+            ladder_table(self.counts),
+            *refinement_tables(self.refinement),
+        ]
 
 
 def predict(
@@ -106,7 +115,7 @@ def predict(
     :param model: model folder; its recipe cuts the chunks.
     :param output: BAM; appears, with the tables, when everything is complete.
     :raises InputError: unusable files, or no read that could be called.
-    :raises MismatchError: the reads contradict the recipe's signal frame.
+    :raises MismatchError: the reads contradict the recipe's signal frame, or refinement lowers their level correlation.
     """
     if output.suffix != ".bam":
         raise ConfigError(f"Output '{output}' must end in .bam, the format that is written.")
@@ -118,11 +127,15 @@ def predict(
     threshold = config.threshold_cl or bundle.threshold_cl
     counts = Counts()
     groups: Counter[tuple[str, str]] = Counter()
+    refinement = None if bundle.recipe.refinement == "none" else RefinementTally()
     replaced = num_calls = 0
     with ExitStack() as stack:
-        stream = stack.enter_context(open_stream(sources, bundle.recipe, stored_table(model, bundle.recipe)))
+        # Names first: indexing a large run takes minutes, and one that is taken can be told at once.
         partial = stack.enter_context(atomic_file(output, force=force))
         tables, table_paths = _open_tables(stack, config, output, force)
+        sites = sites_for_model(model, bundle.recipe, sources.read_sites)
+        table = stored_table(model, bundle.recipe)
+        stream = stack.enter_context(open_stream(sources, bundle.recipe, table, sites))
         header = header_with_program(stream.header, stamp.versions["leech"], " ".join(stamp.command))
         with (
             pysam.AlignmentFile(str(partial), "wb", header=header) as out,
@@ -138,15 +151,20 @@ def predict(
                         tables.write(call)
                     groups[call.reference, _group(call)] += 1
                 counts.add_all(batch.outcomes)
+                if refinement is not None:
+                    refinement.merge(batch.cut.refinement)
                 task.advance(len(batch.records))
         if tables is not None:
             tables.close()
         stream.settle(counts, num_calls)
+        if refinement is not None:
+            refinement.refuse_harm()
     if replaced:
         logger.warning(
             "%d records carried a cl tag already; it was replaced, or removed where no call is made.", replaced
         )
     names = sorted({name for name, group in groups if name and group != "other"})
+    _warn_about_new_references({name for name, group in groups if group in ("positive", "negative")}, bundle)
     return PredictResult(
         path=output,
         tables_written=tuple(table_paths.values()),
@@ -156,7 +174,22 @@ def predict(
         groups={name: (groups[name, "positive"], groups[name, "negative"], groups[name, "no call"]) for name in names},
         bad_files=stream.bad_files,
         num_files=stream.num_files,
+        refinement=refinement,
     )
+
+
+def _warn_about_new_references(called: set[str], bundle: ModelBundle) -> None:
+    """Say which references the model never learnt from: how good its calls are there, no test split has shown."""
+    known = bundle.training.get("references")
+    new = sorted(called - set(known)) if known is not None else []
+    if new:
+        listed = ", ".join(new[:5]) + (f" and {len(new) - 5} more" if len(new) > 5 else "")
+        logger.warning(
+            "%d of %d references called were not in the model's training split: %s. Its test figures do not cover them.",
+            len(new),
+            len(called),
+            listed,
+        )
 
 
 def _open_tables(
@@ -167,7 +200,10 @@ def _open_tables(
     sample = config.sample or output.stem
     paths = {name: config.tables / f"{sample}.{name}.tsv.gz" for name in TABLES}
     partials = {name: stack.enter_context(atomic_file(path, force=force)) for name, path in paths.items()}
-    return CallTables(partials), paths
+    tables = CallTables(partials)
+    # On a failure too, before their partial files are removed.
+    stack.callback(tables.abandon)
+    return tables, paths
 
 
 def _probabilities(cut: CutResult, loaded: LoadedModel, predictor: Predictor, batch_size: int) -> NDArray[np.float64]:

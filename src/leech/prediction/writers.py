@@ -16,6 +16,8 @@ from typing import NamedTuple
 
 import pysam
 
+from leech.errors import InputError
+
 CALL_TAG = "cl"
 """Scalar uint8 tag, ``round(255 * P(positive))``; absent where no call is made."""
 
@@ -39,11 +41,21 @@ class Call(NamedTuple):
 
 
 def header_with_program(header: pysam.AlignmentHeader, version: str, command: str) -> pysam.AlignmentHeader:
-    """Return the header with one @PG line more, chained to the last program; all other lines stay as they are."""
-    text = str(header)
+    """Return the header with one @PG line more, chained to the last program; all other lines stay as they are.
+
+    :raises InputError: a header that is not UTF-8.
+    """
+    try:
+        # A blank line, as pysam leaves where it adds references that the text lacks, would end the header for other readers.
+        lines = [line for line in str(header).rstrip("\0").split("\n") if line.strip()]
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"The BAM's header is not UTF-8, as its format asks for: {error}.",
+            hint="Write it anew: samtools view -H, iconv, samtools reheader.",
+        ) from error
     programs = [
         field[3:]
-        for line in text.splitlines()
+        for line in lines
         if line.startswith("@PG\t")
         for field in line.split("\t")[1:]
         if field.startswith("ID:")
@@ -55,9 +67,8 @@ def header_with_program(header: pysam.AlignmentHeader, version: str, command: st
         name = f"leech.{number}"
     previous = f"\tPP:{programs[-1]}" if programs else ""
     command = " ".join(command.split())
-    if text and not text.endswith("\n"):
-        text += "\n"
-    return pysam.AlignmentHeader.from_text(f"{text}@PG\tID:{name}\tPN:leech{previous}\tVN:{version}\tCL:{command}\n")
+    lines.append(f"@PG\tID:{name}\tPN:leech{previous}\tVN:{version}\tCL:{command}")
+    return pysam.AlignmentHeader.from_text("\n".join(lines) + "\n")
 
 
 def tag_record(record: pysam.AlignedSegment, likelihood: int | None) -> bool:
@@ -84,9 +95,11 @@ class GzipTable:
         self._text.write("\t".join("" if cell is None else str(cell) for cell in cells) + "\n")
 
     def close(self) -> None:
-        """Finish the file."""
-        self._text.close()
-        self._raw.close()
+        """Finish the file; closing it again does nothing."""
+        try:
+            self._text.close()
+        finally:
+            self._raw.close()
 
 
 TABLES = ("charging_prob", "charging.cpm", "charging_calls")
@@ -125,5 +138,9 @@ class CallTables:
             charged, uncharged = self._counts[reference, True], self._counts[reference, False]
             cells = (f"{charged * per_million:.6g}", f"{uncharged * per_million:.6g}")
             self._totals.write(reference, charged, uncharged, *cells)
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Let go of the files as they are; nothing is left to do after :meth:`close`."""
         for table in (self._likelihoods, self._calls, self._totals):
             table.close()

@@ -111,6 +111,7 @@ def examine(corpus: Corpus, positive_label: str | None) -> TwoStates:
     overview = "; ".join(
         f"{split}: " + ", ".join(f"{count} {name}" for count, name in zip(counts[split], labels, strict=True))
         for split in SPLITS
+        if split != "calibration" or len(rows[split])
     )
     for split in ("train", "validation"):
         for count, name in zip(counts[split], labels, strict=True):

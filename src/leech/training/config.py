@@ -18,18 +18,18 @@ class TrainConfig:
     """How a network is trained."""
 
     model: str = knob("tcn", help="Architecture: a built-in name or a TOML file.")
-    epochs: int = knob(
-        30, minimum=1, maximum=100000, help="Passes over the training split; more where --min-steps asks."
+    epochs: int | None = knob(
+        None,
+        minimum=1,
+        maximum=100000,
+        help="Passes over the training split. Default: 30, but more where that would be less than 600 optimizer steps.",
     )
-    min_steps: int = knob(
-        600, minimum=1, help="Optimizer steps at least: a small corpus is passed over more often than --epochs says."
-    )
-    batch_size: int = knob(
-        512,
+    batch_size: int | None = knob(
+        None,
         minimum=1,
         maximum=65536,
-        help="Chunks per optimizer step, over all GPUs together; fewer for a corpus so small that an epoch would have less "
-        "than 64 full batches, though no fewer than 16.",
+        help="Chunks per optimizer step, over all GPUs together. Default: 512, but fewer (16 at least) where an epoch would "
+        "have less than 64 steps.",
     )
     gpus: int = knob(1, minimum=1, help="GPUs (with --device cpu: processes) to train on.")
     device: Literal["auto", "cpu", "cuda"] = knob("auto", help="Where to train; 'auto' is a GPU where there is one.")
@@ -41,8 +41,10 @@ class TrainConfig:
     weight_decay: float = knob(0.01, minimum=0.0, maximum=10.0, help="Decay of weight matrices (AdamW).")
     warmup: float = knob(0.1, minimum=0.0, maximum=0.9, help="Share of the steps over which the learning rate rises.")
     clip_norm: float = knob(1.0, minimum=1e-6, help="Largest norm of the gradient.")
-    patience: int = knob(
-        10, minimum=1, help="Evaluations without a better validation AUROC after which training stops."
+    patience: int | None = knob(
+        None,
+        minimum=1,
+        help="Evaluations without a better validation AUROC after which training stops. Default: 10, but not before step 600.",
     )
     class_weights: Literal["balanced", "none"] = knob(
         "balanced", help="Whether both classes weigh the same in the loss, or every chunk does."

@@ -29,11 +29,21 @@ from leech.training.config import TrainConfig
 from leech.training.losses import LossSum
 from leech.training.optim import Schedule, WeightAverage, make_optimizer, set_rate
 
-STEPS_PER_EPOCH = 64
-"""A corpus too small for this many full batches an epoch gets smaller ones: many noisy steps learn more than few exact ones."""
+EPOCHS = 30
+"""Passes over the rows when no number is given."""
 
-SMALLEST_BATCH = 16
-"""Batches shrink no further than this."""
+MIN_STEPS = 600
+"""A corpus too small for this many steps in :data:`EPOCHS` passes is passed over more often, when no number is given."""
+
+PATIENCE = 10
+"""Evaluations without a better one after which a run of :data:`MIN_STEPS` or more stops, when no number is given."""
+
+LARGEST_BATCH, SMALLEST_BATCH = 512, 16
+"""Limits of the batch size that is chosen when none is given."""
+
+STEPS_PER_EPOCH = 64
+"""A corpus too small for this many of the largest batches an epoch gets smaller ones: many noisy steps learn more than few
+exact ones."""
 
 STEPS_PER_EVALUATION = 20
 """Evaluations are at least this many steps apart, so that they do not take most of the time of a small corpus."""
@@ -88,11 +98,11 @@ class Plan:
 
 def make_plan(num_rows: int, config: TrainConfig) -> Plan:
     """Lay out a run over ``num_rows`` rows an epoch; the same for any number of ranks."""
-    batch_size = min(config.batch_size, max(SMALLEST_BATCH, num_rows // STEPS_PER_EPOCH))
+    batch_size = config.batch_size or min(LARGEST_BATCH, max(SMALLEST_BATCH, num_rows // STEPS_PER_EPOCH))
     steps = math.ceil(num_rows / batch_size)
     return Plan(
         batch_size=batch_size,
-        epochs=max(config.epochs, math.ceil(config.min_steps / steps)),
+        epochs=config.epochs or max(EPOCHS, math.ceil(MIN_STEPS / steps)),
         steps_per_epoch=steps,
         epochs_per_evaluation=math.ceil(STEPS_PER_EVALUATION / steps),
     )
@@ -177,10 +187,16 @@ def fit(
         )
         on_record(record)
         kept.consider(task.judge(metrics), metrics, state.state_dict(), epoch=record.epoch, step=record.step)
-        if kept.num_since >= config.patience and stepper.step >= config.min_steps:
+        if _is_over(config.patience, kept.num_since, stepper.step):
             break
         tally = _Tally(clock())
     return kept
+
+
+def _is_over(patience: int | None, num_since: int, step: int) -> bool:
+    if patience is None:
+        return num_since >= PATIENCE and step >= MIN_STEPS
+    return num_since >= patience
 
 
 @dataclass

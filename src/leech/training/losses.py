@@ -34,9 +34,10 @@ def binary_cross_entropy(logits: Tensor, positive: Tensor, weights: Tensor, smoo
     return LossSum((losses * weights).sum(), weights.sum())
 
 
-def class_weights(num_negative: int, num_positive: int, scheme: str) -> tuple[float, float]:
+def class_weights(num_negative: float, num_positive: float, scheme: str) -> tuple[float, float]:
     """Return the weight of a negative and of a positive read.
 
+    :param num_negative: number of negative reads, or the sum of their weights where they have some; ``num_positive`` likewise.
     :param scheme: "balanced" gives either class the same total weight and the average read the weight 1; "none" gives
         every read the weight 1.
     """

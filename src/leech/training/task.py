@@ -36,7 +36,12 @@ class ClassificationTask:
     ) -> None:
         self.corpus, self.network, self.features = corpus, network, features
         self._states, self._seed, self._smoothing = states, config.seed, config.label_smoothing
-        self._weights = class_weights(*states.num_train, config.class_weights)
+        # Classes are balanced by what their chunks weigh, not by how many they are.
+        weight = corpus.weights(states.train)
+        positive = corpus.gather(states.train, ["label"])["label"] == states.positive_code
+        self._weights = class_weights(
+            float(weight[~positive].sum()), float(weight[positive].sum()), config.class_weights
+        )
         logger.info(
             "Weight in the loss: %.3f per chunk of '%s', %.3f per chunk of '%s'.",
             self._weights[0],
@@ -55,19 +60,21 @@ class ClassificationTask:
         return epoch_order(self._states.train, self._seed, epoch)
 
     def loss(self, network: nn.Module, inputs: Inputs, batch: Batch) -> LossSum:
-        """Return the class-weighted cross-entropy of a batch."""
+        """Return the cross-entropy of a batch, weighted by class and by source."""
         positive = torch.from_numpy(batch.labels == self._states.positive_code).to(inputs.signal.device)
         negative_weight, positive_weight = self._weights
         weights = torch.where(positive, positive_weight, negative_weight).to(torch.float32)
+        weights *= torch.from_numpy(self.corpus.weights(batch.rows)).to(weights)
         return binary_cross_entropy(network(inputs), positive, weights, self._smoothing)
 
     def validate(self, network: nn.Module, device: torch.device) -> Mapping[str, float | None]:
-        """Score the validation split: class-weighted loss, AUROC and the average precision of either class."""
+        """Score the validation split: loss weighted as in training, AUROC and the average precision of either class."""
         scores = score(network, self.corpus, self._states.validation, self.features, _VALIDATION_BATCH, device)
         positive = scores.labels == self._states.positive_code
         curve = Ranking(positive, scores.p).curve()
+        weights = np.where(positive, self._weights[1], self._weights[0]) * self.corpus.weights(scores.rows)
         return {
-            "loss": _cross_entropy(positive, scores.p, self._weights),
+            "loss": _cross_entropy(positive, scores.p, weights),
             "auroc": auroc(curve),
             "auprc_positive": average_precision(curve),
             "auprc_negative": average_precision(mirrored(curve)),
@@ -80,8 +87,7 @@ class ClassificationTask:
         return Judgement(area, auroc_error(area, *self._states.num_validation))
 
 
-def _cross_entropy(positive: NDArray[np.bool_], p: NDArray[np.float64], weights: tuple[float, float]) -> float:
-    weight = np.where(positive, weights[1], weights[0])
+def _cross_entropy(positive: NDArray[np.bool_], p: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
     # A probability that rounds to 0 or 1 would cost infinitely much.
     right = np.clip(np.where(positive, p, 1 - p), 1e-12, None)
-    return float(np.sum(-np.log(right) * weight) / np.sum(weight))
+    return float(np.sum(-np.log(right) * weights) / np.sum(weights))

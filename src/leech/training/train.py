@@ -14,11 +14,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from leech.config import dump_toml
 from leech.console import Progress, Table, format_duration, logger
 from leech.console import Task as ProgressTask
 from leech.data.corpus import Corpus
 from leech.errors import ConfigError
+from leech.evaluation.verdict import warn_unchecked
 from leech.models.bundle import ModelBundle, save_bundle
 from leech.models.device import choose_device
 from leech.models.spec import ArchitectureSpec, build_network, load_architecture
@@ -86,6 +89,7 @@ def train(
     device = choose_device(config.device)
     corpus = Corpus.open(data)
     states = examine(corpus, config.positive_label)
+    warn_unchecked(corpus)
     spec = load_architecture(config.model)
     with reproducible(device), atomic_folder(output, force=force) as folder:
         network = build_network(spec, corpus.recipe, num_classes=2, seed=config.seed)
@@ -115,11 +119,11 @@ def train(
             )
         network.load_state_dict(kept.state)
         save_bundle(_describe(spec, corpus, states, kept, stamp), network, folder)
-        table = corpus.kmer_table()
-        if table is not None:
-            table.save(folder)
+        for companion in (corpus.kmer_table(), corpus.bed_sites()):
+            if companion is not None:
+                companion.save(folder)
         _write_history(records, folder)
-        settled = replace(config, positive_label=states.labels[1])
+        settled = replace(config, positive_label=states.labels[1], batch_size=plan.batch_size, epochs=plan.epochs)
         (folder / "train.toml").write_text(dump_toml(settled), encoding="utf-8")
     return TrainResult(output, kept.epoch, kept.step, kept.metrics, records[-1].seconds, num_parameters)
 
@@ -148,10 +152,17 @@ def _describe(spec: ArchitectureSpec, corpus: Corpus, states: TwoStates, kept: K
             "validation": kept.metrics,
             "num_train": dict(zip(states.labels, states.num_train, strict=True)),
             "num_validation": dict(zip(states.labels, states.num_validation, strict=True)),
+            "references": _references(corpus, states),
             "corpus_digest": corpus.manifest.digest,
         },
         stamp=stamp.to_mapping(),
     )
+
+
+def _references(corpus: Corpus, states: TwoStates) -> list[str]:
+    """Return the names of the references that were learnt from, in the order of their names."""
+    codes = np.unique(corpus.gather(states.train, ["reference"])["reference"])
+    return sorted(corpus.categories["reference"][code] for code in codes)
 
 
 def _write_history(records: list[Record], folder: Path) -> None:

@@ -1,0 +1,93 @@
+"""Weights of corpora in the training loss."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from leech.config import build
+from leech.data.batches import Inputs, iterate_batches
+from leech.data.compose import merge
+from leech.data.config import MergeConfig
+from leech.data.corpus import Corpus
+from leech.training.checks import examine
+from leech.training.config import TrainConfig
+from leech.training.task import ClassificationTask
+from planted import STAMP, planted_chunks, write_chunks
+
+
+class Certain(nn.Module):
+    """Gives every chunk the same logit."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.logit = nn.Parameter(torch.tensor(1.0))
+
+    def forward(self, inputs: Inputs) -> torch.Tensor:
+        return self.logit.expand(len(inputs.signal), 1)
+
+
+def task(folder: Path, weights: list[str], **values: object) -> ClassificationTask:
+    """Return the task over 20 uncharged, 20 charged and 10 more charged chunks."""
+    sources = [
+        write_chunks(folder / name, planted_chunks(count, label=label, strength=1, seed=seed))
+        for seed, (name, label, count) in enumerate(
+            [("low", "uncharged", 20), ("high", "charged", 20), ("more", "charged", 10)]
+        )
+    ]
+    given = [f"{folder / weight}" for weight in weights]
+    config = build(MergeConfig, {"positive_label": "charged", "split": [0.5, 0.5, 0.0], "weight": given})
+    merge(sources, config, folder / "merged", force=False, stamp=STAMP)
+    corpus = Corpus.open(folder / "merged")
+    return ClassificationTask(corpus, examine(corpus, None), Certain(), (), build(TrainConfig, values))
+
+
+def sums(work: ClassificationTask) -> tuple[float, float]:
+    """Return the loss of the whole training split as a sum, and its weight."""
+    (batch,) = iterate_batches(work.corpus, work.epoch_rows(0), 1000, ())
+    loss = work.loss(work.network, batch.inputs, batch)
+    return float(loss.total.detach()), float(loss.weight)
+
+
+def test_a_chunk_counts_as_often_as_its_corpus_weighs(tmp_path: Path) -> None:
+    work = task(tmp_path, ["more=3"], class_weights="none")
+    rows = work.epoch_rows(0)
+    columns = work.corpus.gather(rows, ["label"])
+    charged = columns["label"] == work.corpus.labels.index("charged")
+    heavy = work.corpus.weights(rows) == 3
+    assert 0 < heavy.sum() < charged.sum() == 15
+    assert not (heavy & ~charged).any()
+    # A logit of 1 costs log(1 + 1/e) = 0.3133 where it is right and 1.3133 where it is wrong.
+    right, wrong = np.log1p(np.exp(-1)), np.log1p(np.exp(1))
+    weight = 10 + (charged & ~heavy).sum() + 3 * heavy.sum()
+    assert sums(work) == pytest.approx((10 * wrong + (weight - 10) * right, weight), rel=1e-5)
+
+
+def test_classes_are_balanced_by_what_they_weigh(tmp_path: Path) -> None:
+    work = task(tmp_path, ["more=3", "high=0.5"])
+    rows = work.epoch_rows(0)
+    charged = work.corpus.gather(rows, ["label"])["label"] == work.corpus.labels.index("charged")
+    total = work.corpus.weights(rows).sum()
+    right, wrong = np.log1p(np.exp(-1)), np.log1p(np.exp(1))
+    # Half of all weight is for either class, so the mean loss is the mean of both.
+    loss, weight = sums(work)
+    assert weight == pytest.approx(total, rel=1e-5)
+    assert loss / weight == pytest.approx((right + wrong) / 2, rel=1e-5)
+    assert charged.sum() == 15
+    # Validation is weighted alike; its shares of weight need not be those of training.
+    ours = work.validate(work.network, torch.device("cpu"))["loss"]
+    assert ours is not None
+    validation = examine(work.corpus, None).validation
+    positive = work.corpus.gather(validation, ["label"])["label"] == work.corpus.labels.index("charged")
+    per_class = np.where(positive, total / 2 / work.corpus.weights(rows)[charged].sum(), total / 2 / 10)
+    weights = per_class * work.corpus.weights(validation)
+    assert ours == pytest.approx(np.sum(np.where(positive, right, wrong) * weights) / weights.sum(), rel=1e-5)
+
+
+def test_equal_weights_change_nothing(tmp_path: Path) -> None:
+    plain = sums(task(tmp_path / "a", []))
+    assert sums(task(tmp_path / "b", ["low=1", "high=1", "more=1"])) == plain
