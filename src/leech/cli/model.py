@@ -24,8 +24,8 @@ def train(
 ) -> None:
     """Train a network that tells the two labels of a corpus apart.
 
-    Training stops early by the validation AUROC. Kept are the weights of least validation loss among those whose AUROC is
-    within one standard error of the best. The folder alone is enough to predict.
+    Training stops early by the validation AUROC. Kept are the latest weights whose AUROC is within one standard error of
+    the best: the best of many evaluations on few reads is the luckiest. The folder alone is enough to predict.
     """
     (config,) = collect([TrainConfig], given, config_file)
 

@@ -68,6 +68,8 @@ def column_layout(recipe: Recipe) -> dict[str, tuple[np.dtype[Any], tuple[int, .
     }
     if recipe.kmer_table_sha256 is not None:
         layout["expected_level"] = ("<f4", bases)
+    if recipe.refinement != "none":
+        layout["refined"] = ("|u1", ())
     return {name: (np.dtype(code), shape) for name, (code, shape) in layout.items()}
 
 

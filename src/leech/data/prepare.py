@@ -22,6 +22,7 @@ from leech.data.levels import KmerTable
 from leech.data.reasons import NOT_A_LOSS, REASONS, Counts
 from leech.data.recipe import Recipe
 from leech.data.recut import record_inputs
+from leech.data.refine import RefinementTally
 from leech.data.sites import BedSites, settle_labels, settle_sites
 from leech.data.stream import open_stream
 from leech.errors import InputError
@@ -44,19 +45,21 @@ class PrepareResult:
     recipe: Recipe
     frame: FrameVerdict
     junction: dict[str, dict[str, int]]
+    refinement: RefinementTally | None
 
     def to_mapping(self) -> dict[str, Any]:
         """Return plain types, ready for JSON."""
-        return {
+        content = {
             "path": str(self.path),
             "num_chunks": self.num_chunks,
             "counts": self.counts.ladder(),
             "junction": self.junction,
         }
+        return content if self.refinement is None else {**content, "refinement": self.refinement.to_mapping()}
 
     def tables(self) -> list[Table]:
-        """Return the ladder of counts and the yield of a clean junction by label."""
-        return [ladder_table(self.counts), junction_table(self.junction)]
+        """Return the ladder of counts, the yield of a clean junction by label and what became of boundaries."""
+        return [ladder_table(self.counts), junction_table(self.junction), *refinement_tables(self.refinement)]
 
 
 def ladder_table(counts: Counts) -> Table:
@@ -81,6 +84,14 @@ def junction_table(junction: Mapping[str, Mapping[str, int]]) -> Table:
     ]
     columns = ("label", "clean", "with indel", "not covered", "clean share")
     return Table(title="Motif in the alignment of reads that can be cut", columns=columns, rows=tuple(rows))
+
+
+def refinement_tables(tally: RefinementTally | None) -> list[Table]:
+    """Return what became of the used reads' boundaries as a table; none without refinement."""
+    if tally is None:
+        return []
+    rows = [(what, "" if value is None else f"{value}") for what, value in tally.to_mapping().items()]
+    return [Table(title="Boundary refinement", columns=("what", "value"), rows=tuple(rows))]
 
 
 def _by_label(junction: Mapping[tuple[str, int], int]) -> dict[str, dict[str, int]]:
@@ -138,8 +149,9 @@ def prepare(
     :param recipe: what is cut; the k-mer table's digest and centre are filled in here.
     :param output: folder of the corpus; appears when it is complete.
     :param force: replace an existing folder.
+    :raises ConfigError: refinement is asked for without a k-mer table.
     :raises InputError: unusable files, or no usable record at all.
-    :raises MismatchError: the reads contradict the recipe's signal frame.
+    :raises MismatchError: the reads contradict the recipe's signal frame, or refinement lowers their level correlation.
     """
     table = None if config.kmer_table is None else KmerTable.load(config.kmer_table)
     if table is not None:
@@ -156,6 +168,7 @@ def prepare(
     runs: dict[str, int] = {}
     junction: Counter[tuple[str, int]] = Counter()
     num_context_cut = 0
+    refinement = None if recipe.refinement == "none" else RefinementTally()
     with atomic_folder(output, force=force) as folder:
         with (
             open_stream(sources, recipe, table, sites, label=config.label, sample=config.sample) as stream,
@@ -168,6 +181,8 @@ def prepare(
                     runs.update(batch.cut.sample_rates)
                     junction.update(batch.cut.junction)
                     num_context_cut += batch.cut.num_context_cut
+                    if refinement is not None:
+                        refinement.merge(batch.cut.refinement)
                     task.advance(len(batch.records))
             refuse_empty(counts, sources.bam)
             settings = {
@@ -175,6 +190,9 @@ def prepare(
                 "frame": stream.frame.to_mapping(),
                 "junction": _by_label(junction),
             }
+            if refinement is not None:
+                refinement.refuse_harm()
+                settings["refinement"] = refinement.to_mapping()
             if recipe.context_bases is not None:
                 settings["num_context_cut"] = num_context_cut
             if isinstance(sites, BedSites):
@@ -197,4 +215,4 @@ def prepare(
             recipe.samples_before,
             recipe.samples_after,
         )
-    return PrepareResult(output, counts.used, counts, stream.recipe, stream.frame, _by_label(junction))
+    return PrepareResult(output, counts.used, counts, stream.recipe, stream.frame, _by_label(junction), refinement)

@@ -38,7 +38,7 @@ from leech.data.reads import (
 )
 from leech.data.recipe import Recipe
 from leech.data.sites import SiteFile
-from leech.errors import LeechError
+from leech.errors import ConfigError, LeechError
 
 T = TypeVar("T")
 
@@ -155,9 +155,15 @@ def open_stream(
 
     :param sites: the file of sites that the recipe's anchor means, see ``sites.py``.
     :param keep: which records are looked at; None for all.
+    :raises ConfigError: refinement is asked for without a k-mer table.
     :raises InputError: files that cannot be used.
     :raises MismatchError: the reads favour the other frame.
     """
+    if recipe.refinement == "kmer" and table is None:
+        raise ConfigError(
+            "Boundary refinement needs the levels of a k-mer table, and none is given.",
+            hint="Add --kmer-table, or leave out --refinement.",
+        )
     index = Pod5Index.build(find_pod5(sources.pod5))
     sequences = read_fasta(sources.reference)
     with open_alignments(sources.bam) as file:

@@ -24,8 +24,9 @@ from leech.data.batches import make_inputs
 from leech.data.chunks import CutResult
 from leech.data.config import ReadSources
 from leech.data.corpus import stored_table
-from leech.data.prepare import ladder_table, refuse_empty, warn_about_losses
+from leech.data.prepare import ladder_table, refinement_tables, refuse_empty, warn_about_losses
 from leech.data.reasons import NOT_A_LOSS, USED, Counts
+from leech.data.refine import RefinementTally
 from leech.data.sites import sites_for_model
 from leech.data.stream import RecordBatch, open_stream
 from leech.errors import ConfigError
@@ -51,11 +52,12 @@ class PredictResult:
     labels: tuple[str, str]
     threshold: int
     groups: dict[str, tuple[int, int, int]]
+    refinement: RefinementTally | None
 
     def to_mapping(self) -> dict[str, Any]:
         """Return plain types, ready for JSON."""
         negative, positive = self.labels
-        return {
+        content = {
             "path": str(self.path),
             "tables": [str(path) for path in self.tables_written],
             "counts": self.counts.ladder(),
@@ -65,6 +67,7 @@ class PredictResult:
                 for name, group in self.groups.items()
             ],
         }
+        return content if self.refinement is None else {**content, "refinement": self.refinement.to_mapping()}
 
     def tables(self) -> list[Table]:
         """Return calls by reference and the ladder of counts."""
@@ -76,7 +79,11 @@ class PredictResult:
             rows.append((name, str(called_positive), str(called_negative), str(no_call), fraction))
         columns = ("reference", positive, negative, "no call", f"fraction {positive}")
         title = f"Calls at cl >= {self.threshold}"
-        return [Table(title=title, columns=columns, rows=tuple(rows)), ladder_table(self.counts)]
+        return [
+            Table(title=title, columns=columns, rows=tuple(rows)),
+            ladder_table(self.counts),
+            *refinement_tables(self.refinement),
+        ]
 
 
 def predict(
@@ -94,7 +101,7 @@ def predict(
     :param model: model folder; its recipe cuts the chunks.
     :param output: BAM; appears, with the tables, when everything is complete.
     :raises InputError: unusable files, or no read that could be called.
-    :raises MismatchError: the reads contradict the recipe's signal frame.
+    :raises MismatchError: the reads contradict the recipe's signal frame, or refinement lowers their level correlation.
     """
     if output.suffix != ".bam":
         raise ConfigError(f"Output '{output}' must end in .bam, the format that is written.")
@@ -106,6 +113,7 @@ def predict(
     threshold = config.threshold_cl or bundle.threshold_cl
     counts = Counts()
     groups: Counter[tuple[str, str]] = Counter()
+    refinement = None if bundle.recipe.refinement == "none" else RefinementTally()
     replaced = 0
     with ExitStack() as stack:
         # Names first: indexing a large run takes minutes, and one that is taken can be told at once.
@@ -128,10 +136,14 @@ def predict(
                         tables.write(call)
                     groups[call.reference, _group(call)] += 1
                 counts.add_all(batch.outcomes)
+                if refinement is not None:
+                    refinement.merge(batch.cut.refinement)
                 task.advance(len(batch.records))
         if tables is not None:
             tables.close()
         refuse_empty(counts, sources.bam)
+        if refinement is not None:
+            refinement.refuse_harm()
     if replaced:
         logger.warning(
             "%d records carried a cl tag already; it was replaced, or removed where no call is made.", replaced
@@ -146,6 +158,7 @@ def predict(
         labels=(bundle.labels[0], bundle.labels[1]),
         threshold=threshold,
         groups={name: (groups[name, "positive"], groups[name, "negative"], groups[name, "no call"]) for name in names},
+        refinement=refinement,
     )
 
 
