@@ -105,7 +105,7 @@ class MergeConfig:
         help="Weight of a corpus's chunks in the training loss; 1 where none is given. Repeatable.",
     )
     positive_label: str | None = knob(None, help="Which of two labels counts as positive; training needs to know.")
-    seed: int = knob(0, minimum=0, maximum=2**64 - 1, help="Seed of the split and of what is left out.")
+    seed: int = knob(0, minimum=0, help="Seed of the split and of what is left out.")
 
     def __post_init__(self) -> None:
         given = " ".join(f"{share:g}" for share in self.split)
