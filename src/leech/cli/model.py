@@ -1,4 +1,4 @@
-"""``leech model``: train, inspect."""
+"""``leech model``: train, inspect, benchmark."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 
 from leech.cli.options import collect, config_file_option, config_options, json_option, output_options
 from leech.cli.session import Session
-from leech.training.config import TrainConfig
+from leech.training.config import BenchmarkConfig, TrainConfig
 
 
 @click.command()
@@ -58,3 +58,19 @@ def inspect(session: Session, /, model: Path, as_json: bool) -> None:
 
     session.start()
     session.show(describe(model), as_json=as_json)
+
+
+@click.command()
+@click.option("--data", required=True, type=click.Path(path_type=Path), help="Merged corpus with splits.")
+@config_options(BenchmarkConfig)
+@config_file_option
+@json_option
+@click.pass_obj
+def benchmark(session: Session, /, data: Path, config_file: Path | None, as_json: bool, **given: Any) -> None:
+    """Time training steps on this machine, by number of GPUs and by what they spend their time on; keeps nothing."""
+    (config,) = collect([BenchmarkConfig], given, config_file)
+
+    from leech.training.benchmark import benchmark as run
+
+    progress, _ = session.start([config], [data, config_file])
+    session.show(run(config, data, progress=progress), as_json=as_json)

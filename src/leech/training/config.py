@@ -1,4 +1,4 @@
-"""Settings of ``leech model train``.
+"""Settings of ``leech model train`` and ``leech model benchmark``.
 
 Belongs here: what decides how a network is trained; neither numpy nor torch, because flags are made from it. What is cut
 from a read is the recipe's; what the network is, its architecture's. Invariants: all that changes the result is here and is
@@ -93,3 +93,17 @@ class TrainConfig:
     save_minutes: float = knob(
         5.0, minimum=0.0, help="Minutes between two writes of the file that an interrupted run goes on from."
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchmarkConfig:
+    """What ``leech model benchmark`` measures."""
+
+    model: str = knob("tcn", help="Architecture: a built-in name or a TOML file.")
+    up_to: int = knob(
+        1, minimum=1, help="Largest number of GPUs (with --device cpu: processes) to measure; 1, 2, 4, ..."
+    )
+    batch_size: int = knob(512, minimum=1, maximum=65536, help="Chunks per step, over all GPUs together.")
+    grad_accum: int = knob(1, minimum=1, help="Pieces that each GPU takes its share of a batch in.")
+    steps: int = knob(20, minimum=1, help="Steps to time, after three that warm up.")
+    device: Literal["auto", "cpu", "cuda"] = knob("auto", help="Where to compute; 'auto' is a GPU where there is one.")

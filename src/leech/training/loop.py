@@ -349,6 +349,7 @@ def _tensors_of(stepper: Stepper) -> dict[str, Tensor]:
     return {name: tensor.detach().to("cpu", copy=True) for name, tensor in found.items()}
 
 
+@torch.no_grad()
 def _restore_tensors(stepper: Stepper, tensors: Mapping[str, Tensor]) -> None:
     stepper.module.load_state_dict(_under(tensors, "trained."))
     stepper.average.network.load_state_dict(_under(tensors, "average."))
@@ -361,5 +362,6 @@ def _restore_tensors(stepper: Stepper, tensors: Mapping[str, Tensor]) -> None:
         }
         # The count of steps stays on the CPU, where the optimizer keeps it.
         stepper.optimizer.state[parameter] = {
-            key: tensor if key == "step" else tensor.to(parameter.device) for key, tensor in moments.items()
+            key: tensor if key == "step" else torch.empty_like(parameter).copy_(tensor)
+            for key, tensor in moments.items()
         }

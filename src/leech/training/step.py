@@ -127,19 +127,23 @@ class Stepper:
     """Takes optimizer steps.
 
     :ivar step: steps taken.
+    :ivar exchanges: False leaves each rank with its own gradients, which is of use only to whoever measures.
     :ivar mark: called with the name of each phase of a step when it is over; for whoever measures.
     """
 
     def __init__(self, task: Task, config: TrainConfig, num_steps: int, world: World) -> None:
         self.task, self.world, self.step = task, world, 0
         self._config, self._num_steps = config, num_steps
-        self.module = world.synchronised(task.module.to(world.device))
+        # As the gradients of channels-last values come: with other strides they would be copied at each exchange.
+        module = task.module.to(world.device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.module = world.synchronised(module)
         self._shared = world.parallel(self.module)
         self.average = WeightAverage(task.network, config.average_decay)
         # Made from the module that ranks share: a parameter outside it would drift apart unnoticed.
         self.optimizer = make_optimizer(self.module, config.learning_rate, config.weight_decay)
         self.schedule = Schedule(config.learning_rate, num_steps, round(config.warmup * num_steps))
         self._factors = torch.tensor(task.factors, dtype=torch.float32, device=world.device)
+        self.exchanges = True
         self.mark: Callable[[str], None] = _unmarked
 
     def take(self, share: Share, epoch: int, stop: bool = False) -> StepResult:
@@ -163,6 +167,7 @@ class Stepper:
             for place, part in enumerate(share.parts):
                 totals += self._backward(part, epoch, agreed[:-1], is_last=place == len(share.parts) - 1)
         norm = nn.utils.clip_grad_norm_(self.module.parameters(), self._config.clip_norm)
+        self.mark("step")
         summed = self.world.sum(torch.cat([totals, norm.detach().double()[None] / self.world.size]))
         # One transfer from the device a step: the losses for the log, and the check that must come before the weights move.
         numbers = torch.cat([agreed, summed]).cpu().numpy()
@@ -185,7 +190,7 @@ class Stepper:
     def _backward(self, part: SharePart, epoch: int, weights: Tensor, *, is_last: bool) -> Tensor:
         """Add the gradient of a part to that of the step, and return its losses as sums."""
         inputs, draw = self._inputs(part, epoch)
-        waits = not is_last and isinstance(self._shared, DistributedDataParallel)
+        waits = not (is_last and self.exchanges) and isinstance(self._shared, DistributedDataParallel)
         with self._shared.no_sync() if waits else nullcontext():  # type: ignore[operator]
             sums = self.task.losses(self._shared, inputs, part.batch, draw, self.step / self._num_steps)
             # Gradients are averaged over the ranks, and are to be sums.
