@@ -14,22 +14,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from leech.data.proportion import Interval as Interval
+from leech.data.proportion import Z
+from leech.data.proportion import wilson as wilson
+
 if TYPE_CHECKING:
     # Its own imports bring torch, which nothing here needs.
     from leech.evaluation.metrics import Bools, Floats
 
-_Z = 1.959963984540054
-"""Normal quantile of 0.975."""
-
 _MIN_USABLE = 0.5
 """Share of resamplings that must define the metric; below, an interval would describe the lucky ones only."""
-
-
-class Interval(NamedTuple):
-    """A 95 % interval."""
-
-    low: float
-    high: float
 
 
 class Estimate(NamedTuple):
@@ -37,19 +31,6 @@ class Estimate(NamedTuple):
 
     value: float | None
     interval: Interval | None = None
-
-
-def wilson(successes: float, total: float) -> Interval | None:
-    """Return Wilson's score interval of a share (Wilson 1927); None without trials."""
-    if total <= 0:
-        return None
-    share = successes / total
-    z2 = _Z**2 / total
-    centre = (share + z2 / 2) / (1 + z2)
-    half = _Z / (1 + z2) * (share * (1 - share) / total + z2 / (4 * total)) ** 0.5
-    # At 0 and at all successes the limit is the share itself; rounding may put it a hair inside.
-    low = 0.0 if successes <= 0 else max(0.0, centre - half)
-    return Interval(low, 1.0 if successes >= total else min(1.0, centre + half))
 
 
 def _mid_ranks(values: Floats) -> Floats:
@@ -82,7 +63,7 @@ def auroc_interval(positive: Bools, p: Floats) -> Interval | None:
     if variance <= 0 or not 0 < area < 1:
         return wilson(area * pairs, pairs)
     centre = np.log(area / (1 - area))
-    half = _Z * variance**0.5 / (area * (1 - area))
+    half = Z * variance**0.5 / (area * (1 - area))
     low, high = 1 / (1 + np.exp(-(centre - half))), 1 / (1 + np.exp(-(centre + half)))
     return Interval(float(low), float(high))
 

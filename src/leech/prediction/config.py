@@ -17,10 +17,64 @@ from leech.config import knob
 class PredictConfig:
     """How ``leech predict`` runs."""
 
-    tables: Path | None = knob(None, help="Folder for the gzip TSV tables of calls; none are written by default.")
-    sample: str | None = knob(None, help="Name that the tables' files begin with; default: the output's name.")
+    format: Literal["bam", "tsv", "both"] | None = knob(
+        None,
+        help="What is written: the BAM with cl tags, the tables, or both; with 'tsv', --output is the tables' folder. Default: "
+        "'both' with --tables or --samples, else 'bam'.",
+    )
+    tables: Path | None = knob(
+        None, help="Folder for the gzip TSV tables; default, where tables are written: the output's folder."
+    )
+    sample: str | None = knob(
+        None, help="Name that the tables' files begin with; default: the output's name, with 'tsv' the input BAM's."
+    )
     threshold_cl: int | None = knob(
-        None, minimum=1, maximum=255, help="Smallest cl that counts as positive in the tables; default: the model's."
+        None, minimum=1, maximum=255, help="Smallest cl that is called positive; default: the model's."
+    )
+    threshold: float | None = knob(
+        None,
+        minimum=0.002,
+        maximum=1.0,
+        help="The same as a probability, instead: every read at it or above is called positive. It is rounded to a step of "
+        "1/255, since the BAM holds nothing finer.",
+    )
+    min_confidence: float | None = knob(
+        None,
+        minimum=0.0,
+        maximum=1.0,
+        help="Make no call (reason low_confidence) where the state that would be called has a lower probability than this.",
+    )
+    abstain_junction_indel: bool = knob(
+        False,
+        help="Make no call (reason junction_indel) where the alignment has an indel at the site's motif or does not cover it. "
+        "The positive state may cause such indels itself, so this takes more reads from it and lowers its fraction.",
+    )
+    index: bool = knob(False, help="Write OUTPUT.bai too; takes records that are sorted by position.")
+    min_depth: int = knob(
+        50, minimum=1, help="Calls from which on the summaries mark a fraction as resting on enough reads."
+    )
+    fpr: float | None = knob(
+        None,
+        minimum=0.0,
+        maximum=1.0,
+        help="Share of negative reads that are called positive, for the corrected fractions; needs --tpr. Default: what the "
+        "model's operating point was measured to have, if it was.",
+    )
+    tpr: float | None = knob(
+        None, minimum=0.0, maximum=1.0, help="Share of positive reads that are called positive; needs --fpr."
+    )
+    call_rates: tuple[float, float] | None = knob(
+        None,
+        minimum=0.0,
+        maximum=1.0,
+        metavar="POSITIVE NEGATIVE",
+        help="Shares of positive and of negative reads that can be called, for fractions corrected for no-calls. Default: "
+        "those of the libraries that the model was trained on, where each was of one state.",
+    )
+    reference_groups: Path | None = knob(
+        None,
+        help="TSV with a column reference and any of isodecoder, isoacceptor, amino_acid, for references whose names say "
+        "nothing of them.",
     )
     workers: int = knob(
         1, minimum=1, maximum=512, help="Processes that decode and cut; the calls are the same at any number."
@@ -34,3 +88,19 @@ class PredictConfig:
     def __post_init__(self) -> None:
         if self.sample is not None and (not self.sample or "/" in self.sample):
             raise ValueError(f"sample '{self.sample}' begins the tables' file names, so it is a name without '/'")
+        if self.threshold is not None and self.threshold_cl is not None:
+            raise ValueError("--threshold and --threshold-cl say the same thing in two ways; give one of them")
+        if (self.fpr is None) != (self.tpr is None):
+            raise ValueError("--fpr and --tpr correct fractions together; give both or neither")
+        if self.fpr is not None and self.tpr is not None and self.tpr <= self.fpr:
+            raise ValueError(
+                f"--tpr {self.tpr:g} must lie above --fpr {self.fpr:g}: calls that say nothing cannot be corrected"
+            )
+        if self.call_rates is not None and min(self.call_rates) <= 0:
+            raise ValueError("call rates must lie above 0: of a state that is never called nothing is known")
+        if self.format == "bam" and self.tables is not None:
+            raise ValueError("--format bam writes no tables, and --tables says where they go; give one of them")
+        if self.format == "tsv" and self.tables is not None:
+            raise ValueError("with --format tsv the tables go to --output; leave out --tables")
+        if self.format == "tsv" and self.index:
+            raise ValueError("--index goes with a BAM, and --format tsv writes none")
