@@ -83,7 +83,7 @@ class PredictConfig:
         512, minimum=1, maximum=65536, help="Chunks given to the network at once; every read is called at any size."
     )
     device: Literal["auto", "cpu", "cuda"] = knob("auto", help="Where to compute; 'auto' is a GPU where there is one.")
-    batch_records: int = knob(1000, minimum=1, expose=False, help="BAM records held in memory at once per worker.")
+    batch_records: int = knob(500, minimum=1, expose=False, help="BAM records held in memory at once per worker.")
 
     def __post_init__(self) -> None:
         if self.sample is not None and (not self.sample or "/" in self.sample):

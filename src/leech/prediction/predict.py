@@ -141,6 +141,7 @@ def predict(
     force: bool,
     progress: Progress,
     stamp: Stamp,
+    identity: str | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> PredictResult:
     """Call every read of a run; write the BAM again with a ``cl`` tag on each called record, tables, or both.
@@ -148,6 +149,7 @@ def predict(
     :param model: model folder; its recipe cuts the chunks.
     :param output: BAM, or with the format ``tsv`` the folder of the tables; appears, with everything beside it, when all is
         complete.
+    :param identity: by which a later command knows a finished run again; stands in its record.
     :raises ConfigError: an output that cannot be written so.
     :raises InputError: unusable files, no read that could be called, or an index asked for of records that are not sorted.
     :raises MismatchError: the reads contradict the recipe's signal frame, or refinement lowers their level correlation.
@@ -183,7 +185,7 @@ def predict(
         for level, path in partial.summaries.items():
             write_summary(path, result.summarised, level)
         if partial.record is not None:
-            _write_record(partial.record, result, config, stamp)
+            _write_record(partial.record, result, config, identity, stamp)
         for path in files.stale_indexes():
             path.unlink()
     if files.summaries:
@@ -286,7 +288,7 @@ def _time_left(share: float | None, seconds: float) -> str | None:
     return f"{share:.0%} of the BAM, about {format_duration(seconds * (1 - share) / share)} left"
 
 
-def _write_record(path: Path, result: PredictResult, config: PredictConfig, stamp: Stamp) -> None:
+def _write_record(path: Path, result: PredictResult, config: PredictConfig, identity: str | None, stamp: Stamp) -> None:
     """Write all that a report needs to know of the run, and by which a later run knows whether it is the same."""
     content = {
         "format": FORMAT,
@@ -295,6 +297,7 @@ def _write_record(path: Path, result: PredictResult, config: PredictConfig, stam
         "labels": list(result.labels),
         "tally": result.summarised.tally.to_mapping(),
         "cl_histogram": list(result.histogram),
+        "identity": identity,
         "settings": to_mapping(config),
         "provenance": stamp.to_mapping(),
     }

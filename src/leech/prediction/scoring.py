@@ -51,7 +51,7 @@ def scored_batches(
         return
     # Worker processes start with the first batch, and their signals can be held back in the main thread only.
     scorer = _Scorer(loaded, predictor, batch_size)
-    yield from prefetched(scorer.score(prefetched(_again(first, batches))))
+    yield from prefetched(scorer.score(prefetched(_again(first, batches), depth=1)), depth=1)
 
 
 def _again(first: RecordBatch, rest: Iterator[RecordBatch]) -> Generator[RecordBatch, None, None]:
