@@ -105,7 +105,7 @@ class CallBam:
     def index(self, path: Path) -> None:
         """Write the index of the finished file to ``path``."""
         try:
-            pysam.index(str(self._path), str(path))
+            pysam.index("-b", "-o", str(path), str(self._path))
         except pysam.utils.SamtoolsError as error:
             raise InputError(f"The BAM cannot be indexed: {error}.") from error
 
