@@ -20,7 +20,7 @@ from leech.models.bundle import ModelBundle, save_bundle
 from leech.models.inference import Predictor
 from leech.models.spec import build_network, load_architecture
 from leech.prediction.config import PredictConfig
-from leech.prediction.predict import predict
+from leech.prediction.predict import predict, predict_run
 from leech.provenance import Stamp
 from tiny_run import TinyRecord, ramp, read_id, write_run
 
@@ -77,9 +77,10 @@ def scores(monkeypatch):
 
 def run(model, sources, output, *, force=False, clock=None, progress=None, **config):
     settings = build(PredictConfig, {"device": "cpu", **config})
-    extra = {} if clock is None else {"clock": clock}
-    shown = progress or SilentProgress()
-    return predict(model, sources, settings, output, force=force, progress=shown, stamp=STAMP, **extra)
+    shown = {"force": force, "progress": progress or SilentProgress(), "stamp": STAMP}
+    if clock is not None:
+        return predict_run(model, sources, settings, output, identity=None, clock=clock, **shown)
+    return predict(model, sources, settings, output, **shown)
 
 
 def rows(path):
@@ -119,12 +120,13 @@ def test_each_format_leaves_its_files_and_no_others(model, sources, tmp_path, co
         ({"tpr": 0.1}, "give both or neither"),
         ({"fpr": 0.5, "tpr": 0.5}, "must lie above --fpr"),
         ({"call_rates": (0.0, 0.5)}, "must lie above 0"),
+        ({"call_rates": (0.5, 7.0)}, "up to 1"),
         ({"min_confidence": 1.5}, "between"),
     ],
 )
 def test_options_that_contradict_each_other_are_refused(config, message):
     with pytest.raises(ConfigError, match=message):
-        build(PredictConfig, config)
+        build(PredictConfig, config).refuse_contradictions()
 
 
 def test_a_bam_is_named_bam_and_standard_input_needs_a_name_for_its_tables(model, sources, tmp_path):
@@ -306,3 +308,10 @@ def test_the_record_holds_what_a_report_needs(model, sources, tmp_path):
     # 255 * 0.05 = 12.75, 255 * 0.7 = 178.5 and 255 * 0.95 = 242.25.
     assert {cl: count for cl, count in enumerate(record["cl_histogram"]) if count} == {13: 3, 178: 4, 242: 4}
     assert record["counts"] == {"seen": 12, "not_in_pod5": 1, "used": 11}
+
+
+@pytest.mark.parametrize("config", [{"threshold": 0.5, "threshold_cl": 128}, {"fpr": 0.1}])
+def test_a_contradiction_is_found_before_any_work(model, tmp_path, config):
+    nowhere = build(ReadSources, {"pod5": [tmp_path / "p"], "bam": tmp_path / "b", "reference": tmp_path / "r"})
+    with pytest.raises(ConfigError, match="give"):
+        run(model, nowhere, tmp_path / "s.bam", **config)

@@ -6,11 +6,13 @@ Neither numpy nor torch, because flags are made from it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from leech.config import knob
+from leech.errors import ConfigError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,8 +67,6 @@ class PredictConfig:
     )
     call_rates: tuple[float, float] | None = knob(
         None,
-        minimum=0.0,
-        maximum=1.0,
         metavar="POSITIVE NEGATIVE",
         help="Shares of positive and of negative reads that can be called, for fractions corrected for no-calls. Default: "
         "those of the libraries that the model was trained on, where each was of one state.",
@@ -88,19 +88,39 @@ class PredictConfig:
     def __post_init__(self) -> None:
         if self.sample is not None and (not self.sample or "/" in self.sample):
             raise ValueError(f"sample '{self.sample}' begins the tables' file names, so it is a name without '/'")
-        if self.threshold is not None and self.threshold_cl is not None:
-            raise ValueError("--threshold and --threshold-cl say the same thing in two ways; give one of them")
-        if (self.fpr is None) != (self.tpr is None):
-            raise ValueError("--fpr and --tpr correct fractions together; give both or neither")
-        if self.fpr is not None and self.tpr is not None and self.tpr <= self.fpr:
-            raise ValueError(
-                f"--tpr {self.tpr:g} must lie above --fpr {self.fpr:g}: calls that say nothing cannot be corrected"
-            )
-        if self.call_rates is not None and min(self.call_rates) <= 0:
-            raise ValueError("call rates must lie above 0: of a state that is never called nothing is known")
-        if self.format == "bam" and self.tables is not None:
-            raise ValueError("--format bam writes no tables, and --tables says where they go; give one of them")
-        if self.format == "tsv" and self.tables is not None:
-            raise ValueError("with --format tsv the tables go to --output; leave out --tables")
-        if self.format == "tsv" and self.index:
-            raise ValueError("--index goes with a BAM, and --format tsv writes none")
+
+    def refuse_contradictions(self) -> None:
+        """Refuse options that cannot be carried out together.
+
+        :raises ConfigError: naming them.
+        """
+        for is_wrong, message in self._contradictions():
+            if is_wrong:
+                raise ConfigError(message)
+
+    def _contradictions(self) -> Iterator[tuple[bool, str]]:
+        yield (
+            self.threshold is not None and self.threshold_cl is not None,
+            "--threshold and --threshold-cl say the same thing in two ways; give one of them.",
+        )
+        yield (
+            (self.fpr is None) != (self.tpr is None),
+            "--fpr and --tpr correct fractions together; give both or neither.",
+        )
+        yield (
+            self.fpr is not None and self.tpr is not None and self.tpr <= self.fpr,
+            f"--tpr {self.tpr} must lie above --fpr {self.fpr}: calls that say nothing cannot be corrected.",
+        )
+        yield (
+            self.call_rates is not None and not all(0 < rate <= 1 for rate in self.call_rates),
+            "--call-rates must lie above 0, up to 1: of a state that is never called nothing is known.",
+        )
+        yield (
+            self.format == "bam" and self.tables is not None,
+            "--format bam writes no tables, and --tables says where they go; give one of them.",
+        )
+        yield (
+            self.format == "tsv" and self.tables is not None,
+            "With --format tsv the tables go to --output; leave out --tables.",
+        )
+        yield self.format == "tsv" and self.index, "--index goes with a BAM, and --format tsv writes none."

@@ -141,19 +141,47 @@ def predict(
     force: bool,
     progress: Progress,
     stamp: Stamp,
-    identity: str | None = None,
-    clock: Callable[[], float] = time.monotonic,
 ) -> PredictResult:
     """Call every read of a run; write the BAM again with a ``cl`` tag on each called record, tables, or both.
 
     :param model: model folder; its recipe cuts the chunks.
     :param output: BAM, or with the format ``tsv`` the folder of the tables; appears, with everything beside it, when all is
         complete.
-    :param identity: by which a later command knows a finished run again; stands in its record.
-    :raises ConfigError: an output that cannot be written so.
+    :raises ConfigError: an output that cannot be written so, or options that contradict each other.
     :raises InputError: unusable files, no read that could be called, or an index asked for of records that are not sorted.
     :raises MismatchError: the reads contradict the recipe's signal frame, or refinement lowers their level correlation.
     """
+    return predict_run(
+        model,
+        sources,
+        config,
+        output,
+        identity=None,
+        force=force,
+        progress=progress,
+        stamp=stamp,
+        clock=time.monotonic,
+    )
+
+
+def predict_run(
+    model: Path,
+    sources: ReadSources,
+    config: PredictConfig,
+    output: Path,
+    *,
+    identity: str | None,
+    force: bool,
+    progress: Progress,
+    stamp: Stamp,
+    clock: Callable[[], float],
+) -> PredictResult:
+    """Do what :func:`predict` does.
+
+    :param identity: by which a later command knows the finished run again; stands in its record.
+    :param clock: seconds, for the time that is left.
+    """
+    config.refuse_contradictions()
     files = OutputFiles.plan(sources, config, output)
     loaded = load_bundle(model)
     bundle = loaded.bundle

@@ -9,6 +9,7 @@ a failed sample makes the whole run fail, by name, at its end.
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
@@ -24,7 +25,7 @@ from leech.prediction.calls import CallRules
 from leech.prediction.config import PredictConfig
 from leech.prediction.fractions import Corrections
 from leech.prediction.outputs import RECORD
-from leech.prediction.predict import FORMAT, SCHEMA_VERSION, PredictResult, predict
+from leech.prediction.predict import FORMAT, SCHEMA_VERSION, PredictResult, predict_run
 from leech.prediction.summary import SUMMARIES, Summarised, shown, write_combined
 from leech.prediction.tally import Tally, assign_groups, read_reference_groups
 from leech.prediction.tsv import read_tsv
@@ -165,6 +166,7 @@ def predict_samples(
     :param force: run complete samples again, and replace what is in the way.
     :raises ConfigError: options that are for one run only.
     """
+    config.refuse_contradictions()
     if config.sample is not None or config.tables is not None:
         raise ConfigError(
             f"{'--sample' if config.sample is not None else '--tables'} is for one run; with --samples, names come from the "
@@ -232,7 +234,7 @@ def _run(
     identities = (Identity.of(path) for path in inputs if path is not None)
     stamp = replace(stamp, inputs=tuple(found for found in identities if found is not None))
     place = output if config.format == "tsv" else output / f"{sample.name}.bam"
-    return predict(
+    return predict_run(
         model,
         sources,
         replace(config, sample=sample.name),
@@ -241,6 +243,7 @@ def _run(
         progress=progress,
         stamp=stamp,
         identity=identity,
+        clock=time.monotonic,
     )
 
 
