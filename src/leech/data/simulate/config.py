@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from leech.config import knob
+from leech.data.simulate.nuisances import NUISANCES, parse_fractions
+
+THREE_PRIME_ADAPTER = "GGCTTCTTCTTGCTCTTCCAACCTTGCCTTAAAAAAAAAA"
+
+_ARM_LENGTH = 17
+"""Bases that all 3' adapters of an experiment share."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,6 +23,10 @@ class SimulateConfig:
     reads: int = knob(2000, minimum=1, help="Molecules to simulate, each one primary record.")
     charged_fraction: float = knob(
         0.5, minimum=0.0, maximum=1.0, help="Share of molecules whose tRNA carries its amino acid."
+    )
+    charged_fractions: Path | None = knob(
+        None,
+        help="Table reference<TAB>fraction of the charged share of single tRNAs; --charged-fraction holds for the others.",
     )
     seed: int = knob(0, minimum=0, help="Seed of the reads: molecules drawn, dwell, noise, errors.")
     design_seed: int = knob(
@@ -31,6 +43,31 @@ class SimulateConfig:
     )
     sample: str = knob("simulated", help="Sample name in the POD5 run information.")
     flow_cell: str = knob("SIM00001", help="Flow cell id in the POD5 run information.")
+    flow_cells: int = knob(
+        1, minimum=1, maximum=100, help="Flow cells; the second is called as --flow-cell with '-2' behind, and so on."
+    )
+    runs: int = knob(1, minimum=1, maximum=100, help="Sequencing runs on each flow cell.")
+    pod5_reads: int = knob(
+        20000,
+        minimum=1,
+        help="Molecules per POD5 file at most. A single file is reads.pod5; several lie in a tree pod5/<flow cell>/<run>/.",
+    )
+    bam_order: Literal["coordinate", "read"] = knob(
+        "coordinate", help="Order of the BAM: sorted and indexed, or as the reads lie in the POD5."
+    )
+    adapter: str = knob(
+        THREE_PRIME_ADAPTER, help="3' adapter of the references and of the reads, 5'->3' from the base behind CCA."
+    )
+    adapter_charged: str | None = knob(
+        None, help="3' adapter of charged reads, where it is another; reads are aligned as far as it agrees."
+    )
+    adapter_uncharged: str | None = knob(None, help="The same of uncharged reads.")
+    speed_charged: float = knob(
+        1.0,
+        minimum=0.1,
+        maximum=10.0,
+        help="Speed of charged reads relative to uncharged ones; another than 1 is a shortcut that the oracle does not take.",
+    )
     effect: float = knob(
         1.0, minimum=0.0, maximum=10.0, help="Strength of the amino acids' effects; 0 leaves no difference."
     )
@@ -42,7 +79,7 @@ class SimulateConfig:
         minimum=0.0,
         maximum=1.0,
         help="The same of uncharged reads, at most that of charged ones; an indel comes from the signal, so shares that the "
-        "signal cannot tell apart are met as closely as they can be.",
+        "signal cannot tell apart are met as closely as they can be, and the result says how closely.",
     )
     split_fraction: float = knob(
         0.02, minimum=0.0, maximum=1.0, help="Share of molecules that lie two to a POD5 read (tags pi and sp)."
@@ -57,9 +94,43 @@ class SimulateConfig:
     duplicate_fraction: float = knob(0.005, minimum=0.0, maximum=1.0, help="Records written twice, per molecule.")
     unmapped_fraction: float = knob(0.01, minimum=0.0, maximum=1.0, help="Unmapped records per molecule.")
 
+    nuisance: tuple[str, ...] = knob(
+        (),
+        metavar="NAME=FRACTION",
+        help="Share of molecules with this fault or peculiarity, which the truth names. Repeatable. Names: "
+        + ", ".join(NUISANCES)
+        + ".",
+    )
+    workers: int = knob(
+        1, minimum=1, maximum=512, help="Processes that simulate; the reads are the same at any number."
+    )
+
     def __post_init__(self) -> None:
+        parse_fractions(self.nuisance)
+        check_adapters(
+            self.adapter, {"adapter_charged": self.adapter_charged, "adapter_uncharged": self.adapter_uncharged}
+        )
         if self.indel_uncharged > self.indel_charged:
             raise ValueError(
                 f"indel_uncharged {self.indel_uncharged:g} exceeds indel_charged {self.indel_charged:g}; "
                 "it is the bend of a charged read that makes a basecaller stumble"
+            )
+
+
+def check_adapters(adapter: str, of_state: Mapping[str, str | None]) -> None:
+    """Refuse adapters that no read could have.
+
+    :param adapter: the references'.
+    :param of_state: those of reads, by option.
+    :raises ValueError: other letters than A C G T, or not the same arm.
+    """
+    for name, sequence in {"adapter": adapter, **of_state}.items():
+        if sequence is None:
+            continue
+        if set(sequence) - set("ACGT") or len(sequence) < _ARM_LENGTH:
+            raise ValueError(f"{name} '{sequence}' is not a sequence of at least {_ARM_LENGTH} letters A, C, G or T")
+        if sequence[:_ARM_LENGTH] != adapter[:_ARM_LENGTH]:
+            raise ValueError(
+                f"{name} '{sequence}' does not begin with the references' arm {adapter[:_ARM_LENGTH]}; adapters differ "
+                "behind it only"
             )
