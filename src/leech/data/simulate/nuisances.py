@@ -257,8 +257,8 @@ def reverse_strand(draft: Draft, generator: Any) -> bool:
 @register(is_exclusive=False)
 def mapq_zero(draft: Draft, generator: Any) -> bool:
     """Mapping quality 0, as among isodecoders."""
-    draft.mapq = 0
-    return True
+    was_zero, draft.mapq = draft.mapq == 0, 0
+    return not was_zero
 
 
 @register(aligned_past=5)
