@@ -27,11 +27,12 @@ import pysam
 
 from leech.config import build
 from leech.data import chunks, refine
+from leech.data.alignments import open_alignments
 from leech.data.anchors import find_sites, read_fasta
 from leech.data.chunks import cut
 from leech.data.levels import KmerTable
 from leech.data.pod5 import Pod5Index, SignalSource, find_pod5
-from leech.data.reads import Examiner, iterate_records, open_alignments
+from leech.data.reads import Examiner
 from leech.data.recipe import Recipe
 
 PSI = {"motif": "GTTC", "motif_offset": 2, "motif_occurrence": "last"}
@@ -51,14 +52,15 @@ class Run(NamedTuple):
 def load(pod5: Path, bam: Path, reference: Path, recipe: Recipe, table: KmerTable) -> Run:
     index = Pod5Index.build(find_pod5([pod5]))
     sequences = read_fasta(reference)
-    with open_alignments(bam) as file:
-        sites, anchor = find_sites(file.references, sequences, recipe, table)
+    with open_alignments(bam, reference) as alignments:
+        references = tuple(alignments.header.references)
+        sites, anchor = find_sites(references, sequences, recipe, table)
         start = time.process_time()
-        records: list[pysam.AlignedSegment] = list(iterate_records(file, bam))
+        records: list[pysam.AlignedSegment] = list(alignments.records())
         answers = Examiner(sites, index, 0, anchor).examine(records)
         reads = [answer for answer in answers if not isinstance(answer, str)]
         signals = SignalSource(index.files).fetch((read.file_number, read.parent_id) for read in reads)
-        return Run(reads, signals, tuple(file.references), sequences, time.process_time() - start)
+        return Run(reads, signals, references, sequences, time.process_time() - start)
 
 
 def timed(function: Callable[[], Any]) -> tuple[float, Any]:

@@ -1,25 +1,28 @@
 """From POD5 and BAM to a corpus: ``leech data prepare``.
 
 Hides: the order of the steps. Belongs here: joining a stream of chunks, a writer and the counts; how reads become chunks
-lies in ``stream.py`` and ``chunks.py``. Invariants: the corpus does not depend on the number of workers; every record seen
-is counted once; nothing stands under the final name before it is complete.
+lies in ``stream.py`` and ``chunks.py``. Invariants: the corpus does not depend on the number of workers, nor, sorted by
+read id, on the order of the records; every record seen is counted once; nothing stands under the final name before it is
+complete.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from leech.console import Progress, Table, logger
+from leech.data.accounts import ladder_table, refuse_incomplete
 from leech.data.config import PrepareConfig, ReadSources
 from leech.data.corpus import CorpusWriter
 from leech.data.frame import FrameVerdict
 from leech.data.levels import KmerTable
-from leech.data.reasons import NOT_A_LOSS, REASONS, Counts
+from leech.data.pod5 import BadFile
+from leech.data.reasons import Counts
 from leech.data.recipe import Recipe
 from leech.data.recut import record_inputs
 from leech.data.refine import RefinementTally
@@ -28,14 +31,13 @@ from leech.data.stream import open_stream
 from leech.errors import InputError
 from leech.provenance import Stamp, atomic_folder
 
-_ALARMING_SHARE = 0.5
-"""Share of candidate reads lost to one reason above which a warning says so."""
-
 
 @dataclass(frozen=True)
 class PrepareResult:
     """What ``prepare`` made.
 
+    :ivar bad_files: POD5 files that could not be read; their reads are missing.
+    :ivar num_files: of all POD5 files, the bad ones too.
     :ivar junction: reads that could be cut by label and state of the motif in their alignment.
     """
 
@@ -44,6 +46,8 @@ class PrepareResult:
     counts: Counts
     recipe: Recipe
     frame: FrameVerdict
+    bad_files: Sequence[BadFile]
+    num_files: int
     junction: dict[str, dict[str, int]]
     refinement: RefinementTally | None
 
@@ -54,22 +58,20 @@ class PrepareResult:
             "num_chunks": self.num_chunks,
             "counts": self.counts.ladder(),
             "junction": self.junction,
+            "unreadable_pod5": {str(file.path): file.why for file in self.bad_files},
         }
         return content if self.refinement is None else {**content, "refinement": self.refinement.to_mapping()}
+
+    def refuse_incomplete(self) -> None:
+        """Fail the run when POD5 files were left out; the corpus of the others stands.
+
+        :raises InputError: with the files' names.
+        """
+        refuse_incomplete(self.bad_files, self.num_files)
 
     def tables(self) -> list[Table]:
         """Return the ladder of counts, the yield of a clean junction by label and what became of boundaries."""
         return [ladder_table(self.counts), junction_table(self.junction), *refinement_tables(self.refinement)]
-
-
-def ladder_table(counts: Counts) -> Table:
-    """Return records by outcome, with their share and what each reason means."""
-    seen = max(counts.seen, 1)
-    rows = [
-        (outcome, str(number), f"{number / seen:.1%}", REASONS[outcome].meaning if outcome in REASONS else "")
-        for outcome, number in counts.ladder().items()
-    ]
-    return Table(title="Records", columns=("outcome", "records", "share", "meaning"), rows=tuple(rows))
 
 
 JUNCTION_STATES = ("clean", "indel", "not_covered")
@@ -99,38 +101,6 @@ def _by_label(junction: Mapping[tuple[str, int], int]) -> dict[str, dict[str, in
     return {
         label: {name: junction.get((label, code), 0) for code, name in enumerate(JUNCTION_STATES)} for label in labels
     }
-
-
-def warn_about_losses(counts: Counts) -> None:
-    """Warn when one reason took more than half of the records that could have been used."""
-    candidates = counts.seen - sum(counts.by_outcome[reason] for reason in NOT_A_LOSS)
-    for reason, number in counts.by_outcome.items():
-        if reason in REASONS and reason not in NOT_A_LOSS and number > _ALARMING_SHARE * candidates:
-            logger.warning(
-                "%.1f %% of %d candidate records were skipped: %s (%s). %s",
-                100 * number / candidates,
-                candidates,
-                reason,
-                REASONS[reason].meaning,
-                REASONS[reason].remedy,
-            )
-
-
-def refuse_empty(counts: Counts, bam: Path) -> None:
-    """Raise when no record could be used.
-
-    :raises InputError: with the most frequent reason and what to do about it.
-    """
-    if counts.used:
-        return
-    reason = counts.top_reason()
-    if reason is None:
-        raise InputError(f"BAM '{bam}' holds no records, so there is nothing to use.")
-    raise InputError(
-        f"None of the {counts.seen} records of '{bam}' could be used; most often ({counts.by_outcome[reason]}) because: "
-        f"{reason}, {REASONS[reason].meaning}. All reasons: {json.dumps(counts.ladder())}.",
-        hint=REASONS[reason].remedy,
-    )
 
 
 def prepare(
@@ -184,12 +154,8 @@ def prepare(
                     if refinement is not None:
                         refinement.merge(batch.cut.refinement)
                     task.advance(len(batch.records))
-            refuse_empty(counts, sources.bam)
-            settings = {
-                "min_mapq": sources.min_mapq,
-                "frame": stream.frame.to_mapping(),
-                "junction": _by_label(junction),
-            }
+            stream.settle(counts, writer.num_chunks)
+            settings: dict[str, Any] = {"min_mapq": sources.min_mapq, "junction": _by_label(junction)}
             if refinement is not None:
                 refinement.refuse_harm()
                 settings["refinement"] = refinement.to_mapping()
@@ -201,10 +167,11 @@ def prepare(
                 settings["read_sites_sha256"] = sites.sha256
             if table is not None:
                 table.save(folder)
-            writer.finish(counts=counts.ladder(), runs=runs, settings=settings)
+            writer.finish(counts=counts.ladder(), runs=runs, settings=settings, by_read_id=config.sort == "read_id")
+        # Votes come from the first records, so they depend on the records' order, and the manifest must not.
+        (folder / "frame.json").write_text(json.dumps(stream.frame.to_mapping(), indent=2) + "\n", encoding="utf-8")
         record_inputs(folder, output, sources)
         stamp.write(folder)
-    warn_about_losses(counts)
     if num_context_cut:
         logger.warning(
             "%d of %d chunks hold more samples in %d + 1 + %d bases than fit into the window's %d + %d, and were cut at "
@@ -215,4 +182,14 @@ def prepare(
             recipe.samples_before,
             recipe.samples_after,
         )
-    return PrepareResult(output, counts.used, counts, stream.recipe, stream.frame, _by_label(junction), refinement)
+    return PrepareResult(
+        path=output,
+        num_chunks=counts.used,
+        counts=counts,
+        recipe=stream.recipe,
+        frame=stream.frame,
+        bad_files=stream.bad_files,
+        num_files=stream.num_files,
+        junction=_by_label(junction),
+        refinement=refinement,
+    )
