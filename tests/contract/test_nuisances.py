@@ -19,6 +19,7 @@ from leech.data.recipe import Recipe
 from leech.data.simulate.config import SimulateConfig
 from leech.data.simulate.nuisances import NUISANCES, parse_fractions
 from leech.data.simulate.write import simulate
+from leech.errors import ConfigError, InputError
 from leech.provenance import Stamp
 
 STAMP = Stamp.make(["test"], "2026-01-01T00:00:00+00:00")
@@ -112,7 +113,7 @@ def test_prepare_counts_what_the_truth_says(hit):
 
 
 def test_reads_that_it_does_not_hit_are_the_same_with_and_without_it(hit, sound):
-    nuisance, library = hit
+    _, library = hit
     whole = {row["read_id"] for row in library.truth if not row["nuisances"] and row["parent_id"] == row["read_id"]}
     compared = 0
     for read_id in whole:
@@ -168,11 +169,22 @@ def test_reads_of_mapping_quality_0_are_lost_to_a_filter(tmp_path):
     assert low > 100
 
 
+def test_a_file_that_is_cut_short_is_named_and_its_reads_are_not_there(tmp_path):
+    library = make(tmp_path / "l", "truncated_pod5=0.4")
+    lost = [row for row in library.truth if "truncated_pod5" in row["nuisances"]]
+    assert len(lost) > 15
+    assert {row["in_pod5"] for row in lost} == {"0"}
+    with pytest.raises(InputError, match="truncated"):
+        counted(library, pod5=[library.pod5 / "truncated.pod5"])
+    whole = [path for path in library.pod5.rglob("*.pod5") if path.name != "truncated.pod5"]
+    assert counted(library, pod5=whole) == library.outcomes
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("no_move=0.1",), "did you mean 'no_moves'"),
-        (("xyzzy=0.1",), "there are: no_moves, "),
+        (("no_move=0.1",), "Did you mean 'no_moves'"),
+        (("xyzzy=0.1",), "There are: no_moves, "),
         (("no_moves",), "NAME=FRACTION"),
         (("no_moves=many",), "not a number"),
         (("no_moves=1.5",), "between 0 and 1"),
@@ -181,7 +193,7 @@ def test_reads_of_mapping_quality_0_are_lost_to_a_filter(tmp_path):
     ],
 )
 def test_what_cannot_be_meant_is_refused(words, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ConfigError, match=message):
         parse_fractions(words)
 
 

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from leech.config import knob
-from leech.data.simulate.nuisances import NUISANCES, parse_fractions
+from leech.data.simulate.nuisances import NUISANCES
 
 THREE_PRIME_ADAPTER = "GGCTTCTTCTTGCTCTTCCAACCTTGCCTTAAAAAAAAAA"
-
-_ARM_LENGTH = 17
-"""Bases that all 3' adapters of an experiment share."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,31 +102,8 @@ class SimulateConfig:
     )
 
     def __post_init__(self) -> None:
-        parse_fractions(self.nuisance)
-        check_adapters(
-            self.adapter, {"adapter_charged": self.adapter_charged, "adapter_uncharged": self.adapter_uncharged}
-        )
         if self.indel_uncharged > self.indel_charged:
             raise ValueError(
                 f"indel_uncharged {self.indel_uncharged:g} exceeds indel_charged {self.indel_charged:g}; "
                 "it is the bend of a charged read that makes a basecaller stumble"
-            )
-
-
-def check_adapters(adapter: str, of_state: Mapping[str, str | None]) -> None:
-    """Refuse adapters that no read could have.
-
-    :param adapter: the references'.
-    :param of_state: those of reads, by option.
-    :raises ValueError: other letters than A C G T, or not the same arm.
-    """
-    for name, sequence in {"adapter": adapter, **of_state}.items():
-        if sequence is None:
-            continue
-        if set(sequence) - set("ACGT") or len(sequence) < _ARM_LENGTH:
-            raise ValueError(f"{name} '{sequence}' is not a sequence of at least {_ARM_LENGTH} letters A, C, G or T")
-        if sequence[:_ARM_LENGTH] != adapter[:_ARM_LENGTH]:
-            raise ValueError(
-                f"{name} '{sequence}' does not begin with the references' arm {adapter[:_ARM_LENGTH]}; adapters differ "
-                "behind it only"
             )

@@ -8,6 +8,7 @@ single reads are drawn in ``molecules.py``. Invariants: depends on the design se
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +31,9 @@ ANTICODONS = {
 
 ADDUCT_OFFSETS = np.arange(-4, 4)
 """Bases that an amino acid bends, from the first adapter base: CCA ends at -1."""
+
+_ARM_LENGTH = 17
+"""Bases that all 3' adapters of an experiment share."""
 
 _SYNTHETIC_SIZE = len(BASE_EFFECTS)
 _TABLE_CENTRE = 3
@@ -82,8 +86,10 @@ def make_design(config: SimulateConfig) -> Design:
     """Draw the design of an experiment.
 
     :raises InputError: a k-mer table, or a table of charged fractions, that cannot be read.
-    :raises ConfigError: a k-mer centre outside the k-mer.
+    :raises ConfigError: a k-mer centre outside the k-mer, or an adapter that cannot be.
     """
+    of_state = {"--adapter-uncharged": config.adapter_uncharged, "--adapter-charged": config.adapter_charged}
+    _check_adapters(config.adapter, of_state)
     generator = np.random.default_rng([config.design_seed, 0])
     references, junctions = {}, {}
     adducts: dict[str, Adduct] = {}
@@ -106,11 +112,32 @@ def make_design(config: SimulateConfig) -> Design:
     centre = centre if config.kmer_centre is None else config.kmer_centre
     if centre >= table.size:
         raise ConfigError(f"--kmer-centre {centre} lies outside the table's {table.size}-mers.")
-    adapters = (config.adapter_uncharged or config.adapter, config.adapter_charged or config.adapter)
+    uncharged, charged = (adapter or config.adapter for adapter in of_state.values())
     fractions = dict.fromkeys(references, config.charged_fraction)
     if config.charged_fractions is not None:
         fractions |= read_fractions(config.charged_fractions, list(references))
-    return Design(references, junctions, table, centre, adducts, adapters, fractions)
+    return Design(references, junctions, table, centre, adducts, (uncharged, charged), fractions)
+
+
+def _check_adapters(adapter: str, of_state: Mapping[str, str | None]) -> None:
+    """Refuse adapters that no read could have.
+
+    :param adapter: the references'.
+    :param of_state: those of reads, by option.
+    :raises ConfigError: other letters than A C G T, or not the same arm.
+    """
+    for option, sequence in {"--adapter": adapter, **of_state}.items():
+        if sequence is None:
+            continue
+        if set(sequence) - set("ACGT") or len(sequence) < _ARM_LENGTH:
+            raise ConfigError(
+                f"{option} '{sequence}' is not a sequence of at least {_ARM_LENGTH} letters A, C, G or T."
+            )
+        if sequence[:_ARM_LENGTH] != adapter[:_ARM_LENGTH]:
+            raise ConfigError(
+                f"{option} '{sequence}' does not begin with the references' arm {adapter[:_ARM_LENGTH]}.",
+                hint="Adapters share their first 17 bases and may differ behind them.",
+            )
 
 
 def read_fractions(path: Path, references: list[str]) -> dict[str, float]:

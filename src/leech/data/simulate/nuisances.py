@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from leech.config import nearest
+from leech.errors import ConfigError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -119,28 +120,33 @@ def parse_fractions(words: tuple[str, ...]) -> dict[str, float]:
     """Return the share of molecules by fault, of all that have any.
 
     :param words: NAME=FRACTION; of a name given twice, the last counts.
-    :raises ValueError: not of that form, an unknown name, a share outside 0 to 1, or exclusive ones beyond 1 together.
+    :raises ConfigError: not of that form, an unknown name, a share outside 0 to 1, or exclusive ones beyond 1 together.
     """
     fractions = {name: nuisance.fraction for name, nuisance in NUISANCES.items()}
     for word in words:
         name, equals, number = word.partition("=")
         if not equals:
-            raise ValueError(f"nuisance '{word}' is not NAME=FRACTION, for example no_moves=0.1")
+            raise ConfigError(
+                f"--nuisance '{word}' is not NAME=FRACTION.", hint="For example: --nuisance no_moves=0.1."
+            )
         if name not in NUISANCES:
             close = nearest(name, list(NUISANCES))
-            raise ValueError(
-                f"unknown nuisance '{name}'; "
-                + (f"did you mean '{close}'?" if close else f"there are: {', '.join(NUISANCES)}")
-            )
+            hint = f"Did you mean '{close}'?" if close else f"There are: {', '.join(NUISANCES)}."
+            raise ConfigError(f"--nuisance '{word}': there is no '{name}'.", hint=hint)
         try:
             fractions[name] = float(number)
         except ValueError:
-            raise ValueError(f"nuisance '{word}': '{number}' is not a number") from None
+            raise ConfigError(f"--nuisance '{word}': '{number}' is not a number.") from None
         if not 0 <= fractions[name] <= 1:
-            raise ValueError(f"nuisance '{word}': the share must be between 0 and 1")
+            raise ConfigError(f"--nuisance '{word}': the share must be between 0 and 1.")
     total = sum(share for name, share in fractions.items() if NUISANCES[name].is_exclusive)
     if total > 1 + 1e-9:
-        raise ValueError(f"a read has one of these nuisances at most, and their shares sum to {total:g}, more than 1")
+        raise ConfigError(
+            f"The shares of --nuisance that exclude one another sum to {total:g}, more than all reads.",
+            hint="A read has one of these at most: "
+            + ", ".join(name for name, nuisance in NUISANCES.items() if nuisance.is_exclusive and fractions[name])
+            + ".",
+        )
     return {name: share for name, share in fractions.items() if share > 0}
 
 

@@ -107,17 +107,17 @@ def simulate(
     Writes reads.pod5 (or several files below pod5/), mappings.bam (with index where it is sorted), reference.fa,
     kmer_levels.tsv, truth.tsv, fractions.tsv, outcomes.json and oracle.json.
 
+    :raises ConfigError: an adapter, a k-mer centre or a nuisance that cannot be.
     :raises InputError: ``output`` exists, or a table cannot be read.
     :raises LeechError: a worker died, or a file cannot be written.
     """
-    design = make_design(config)
+    design, layout = make_design(config), Layout.plan(config)
     with atomic_folder(output, force=force) as folder:
         (folder / "reference.fa").write_text("".join(f">{name}\n{text}\n" for name, text in design.references.items()))
         (folder / "kmer_levels.tsv").write_bytes(design.table.text)
         indels = IndelModel.fit(Pore(design), config.indel_charged, config.indel_uncharged)
         _warn_about_indels(config, indels)
         tally, scores = Tally.of(len(design.references)), ScoreHistogram()
-        layout = Layout.plan(config)
         records = folder / "records.sam"
         with (
             progress.task("simulate", unit="reads", total=config.reads) as task,
