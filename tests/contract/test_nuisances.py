@@ -142,6 +142,15 @@ def test_every_nuisance_says_what_it_is_and_names_an_outcome():
     assert len(exclusive) > 15
 
 
+def test_the_page_on_simulated_runs_lists_every_nuisance_with_its_outcome():
+    text = Path(__file__).parents[2].joinpath("docs", "simulate.md").read_text(encoding="utf-8")
+    rows = [line for line in text.splitlines() if line.startswith("| `") and line.endswith((" yes |", " |  |"))]
+    assert rows == [
+        f"| `{one.name}` | {one.meaning} | `{one.outcome}` | {'yes' if one.is_exclusive else ''} |"
+        for one in NUISANCES.values()
+    ]
+
+
 def test_all_at_once_are_counted_as_the_truth_says(tmp_path):
     exclusive = [name for name, one in NUISANCES.items() if one.is_exclusive and name not in UNREADABLE_FILES]
     shared = [name for name, one in NUISANCES.items() if not one.is_exclusive]
