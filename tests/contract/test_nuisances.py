@@ -7,12 +7,14 @@ from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pysam
 import pytest
 
 from leech.config import build
 from leech.console import SilentProgress
 from leech.data.config import PrepareConfig, ReadSources
+from leech.data.corpus import Corpus
 from leech.data.prepare import prepare
 from leech.data.reasons import REASONS, USED
 from leech.data.recipe import Recipe
@@ -160,6 +162,12 @@ def test_all_at_once_are_counted_as_the_truth_says(tmp_path):
     assert found == {*exclusive, *shared}
     assert max(len([name for name in row["nuisances"].split(",") if name in exclusive]) for row in library.truth) == 1
     assert counted(library) == library.outcomes
+    # The chunks of each tRNA are the usable reads that the table of fractions counts.
+    corpus = Corpus.open(library.folder.with_suffix(".corpus"))
+    found = np.bincount(corpus.column("reference"), minlength=len(corpus.categories["reference"])).tolist()
+    with (library.folder / "fractions.tsv").open(newline="") as file:
+        usable = {row["reference"]: int(row["usable"]) for row in csv.DictReader(file, delimiter="\t")}
+    assert dict(zip(corpus.categories["reference"], found, strict=True)) == usable
 
 
 def test_a_calibration_of_nothing_is_refused_where_picoamperes_are_wanted(tmp_path):
