@@ -7,6 +7,7 @@ import signal
 import time
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ from leech.config import build
 from leech.data.corpus import Corpus
 from leech.errors import InputError
 from leech.models.spec import build_network, load_architecture
+from leech.training import task as task_module
 from leech.training.checks import examine
 from leech.training.config import TrainConfig
 from leech.training.loop import reproducible
@@ -162,6 +164,30 @@ def order_of_epochs(world: World, data: Path, values: dict[str, Any]) -> list[li
             order += whole.astype(int).tolist()
         orders.append(order)
     return orders
+
+
+def scores(world: World, data: Path, values: dict[str, Any]) -> np.ndarray:
+    """Return the scores of 97 rows by an untrained network, in batches of 7, and check that each row was scored once."""
+    stepper = make_stepper(world, data, values)
+    rows = np.arange(97, dtype=np.int64)
+    with mock.patch.object(task_module, "_VALIDATION_BATCH", 7):
+        seen: list[int] = []
+        usual = task_module.score
+
+        def counted(network: nn.Module, corpus: Corpus, rows: np.ndarray, *others: Any) -> Any:
+            seen.extend(rows.tolist())
+            return usual(network, corpus, rows, *others)
+
+        with mock.patch.object(task_module, "score", counted):
+            task = stepper.task
+            p = task_module._scored_together(stepper.average.network, task.corpus, rows, task.features, world)
+    times = np.bincount(seen, minlength=97).astype(np.float64)
+    assert (world.sum_array(times) == 1).all()
+    return p
+
+
+def orders_and_scores(world: World, data: Path, values: dict[str, Any]) -> tuple[list[list[int]], np.ndarray]:
+    return order_of_epochs(world, data, values), scores(world, data, values)
 
 
 def fail(world: World, how: str) -> str:
