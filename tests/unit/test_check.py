@@ -223,6 +223,18 @@ def test_as_many_reads_of_each_label_are_drawn_as_asked_for(tmp_path):
     assert {probe.num_reads for probe in result.probes if probe.estimate.value is not None} == {(40, 40)}
 
 
+def test_what_balancing_left_out_is_no_shortcut(tmp_path):
+    merged = libraries(tmp_path, skewed_references)
+    balanced = build(MergeConfig, {"positive_label": "charged", "balance": True, "balance_by": "reference"})
+    sources = [tmp_path / "uncharged", tmp_path / "charged"]
+    merge(sources, balanced, tmp_path / "balanced", force=False, stamp=STAMP)
+    assert auroc(run(merged), "reference") > 0.85
+    result = run(tmp_path / "balanced")
+    assert auroc(result, "reference") < 0.6
+    # Ten of a hundred are of the rarer reference, and as many are kept of the other label; a split rounds each.
+    assert all(14 <= number <= 26 for number in result.probes[0].num_reads)
+
+
 def test_the_result_is_recorded_in_the_corpus_which_stays_the_same(tmp_path):
     corpus = libraries(tmp_path)
     before = {path.name: path.read_bytes() for path in corpus.iterdir()}

@@ -144,8 +144,8 @@ def test_where_there_is_no_signal_there_is_no_mean(tmp_path):
     assert np.isnan(one.dwell[2])
     assert one.shares == {
         "full_window": 0,
-        "overhangs_start": 1,
-        "overhangs_end": 0,
+        "padded_start": 1,
+        "padded_end": 0,
         "focus_without_signal": 1,
     }
     # Bases with a sample in [15, 70): -2, -1, 1, 2, 3, 4.
@@ -183,6 +183,19 @@ def test_examples_show_boundaries_and_letters_and_depend_on_the_seed(tmp_path):
     again = [view(corpus, 1000, 2, seed).examples for seed in (0, 1)]
     assert [one.row for one in again[0]] == [one.row for one in result.examples]
     assert [one.row for one in again[1]] != [one.row for one in result.examples]
+
+
+def test_a_corpus_without_labels_is_shown_without_inventing_one(tmp_path):
+    batch = stepped([[1] * 9] * 3, "a", ["x"] * 3)
+    batch.columns["label"][:] = -1
+    path = write(tmp_path / "c", ChunkArrays(batch.columns, {**batch.categories, "label": []}), recipe=WIDE)
+    config = build(InspectConfig, {"html": tmp_path / "page.html"})
+    result = inspect(path, config, force=False, stamp=STAMP)
+    assert result.groups == {("", "x", "F", ""): 3}
+    content = result.to_mapping()
+    assert content["chunks"][0]["label"] is None
+    assert [one["label"] for one in content["view"]["labels"]] == [None]
+    assert "no label" in (tmp_path / "page.html").read_text()
 
 
 class Reader(HTMLParser):

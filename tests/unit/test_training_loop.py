@@ -100,7 +100,7 @@ class Regression:
         return {"quality": next(self._script)}
 
     def judge(self, metrics: Mapping[str, float | None]) -> Judgement:
-        return Judgement(float(metrics["quality"] or 0), 0.05, 0.0)
+        return Judgement(float(metrics["quality"] or 0), 0.05)
 
 
 @pytest.fixture
@@ -188,25 +188,23 @@ def test_a_loss_that_is_not_finite_stops_before_the_weights_move_and_names_the_r
         assert torch.equal(task.network.state_dict()[name], value)
 
 
-def test_the_evaluation_of_least_loss_within_an_error_of_the_highest_is_kept_as_a_copy() -> None:
+def test_the_latest_evaluation_within_an_error_of_the_highest_is_kept_as_a_copy() -> None:
     kept, weight = Kept(), torch.zeros(1)
-    # Each row: value, standard error, loss, whether it is kept, evaluations since the highest.
+    # Each row: value, standard error, whether it is kept, evaluations since the highest.
     script = [
-        (0.80, 0.05, 0.5, True, 0),
-        # Lower by less than the error of the highest: cannot be told apart, and the loss is less.
-        (0.76, 0.01, 0.4, True, 1),
-        # As good, but of no less loss.
-        (0.78, 0.01, 0.4, False, 2),
-        (0.74, 0.99, 0.1, False, 3),
-        # So much higher that the kept one is out of reach, whatever its loss.
-        (0.90, 0.02, 0.9, True, 0),
-        (0.86, 0.05, 0.1, False, 1),
-        (0.88, 0.05, 0.8, True, 2),
-        (0.70, 0.05, 0.1, False, 3),
+        (0.80, 0.05, True, 0),
+        # Lower by less than the error of the highest: cannot be told apart, so the later one is kept.
+        (0.76, 0.01, True, 1),
+        (0.74, 0.99, False, 2),
+        (0.90, 0.02, True, 0),
+        # Within the error of 0.80 once, but not of 0.90.
+        (0.86, 0.05, False, 1),
+        (0.88, 0.05, True, 2),
+        (0.70, 0.05, False, 3),
     ]
-    for number, (value, error, loss, is_kept, since) in enumerate(script):
+    for number, (value, error, is_kept, since) in enumerate(script):
         weight.fill_(number)
-        judgement = Judgement(value, error, loss)
+        judgement = Judgement(value, error)
         assert kept.consider(judgement, {"auroc": value}, {"w": weight}, epoch=number, step=10 * number) == is_kept
         assert kept.num_since == since
-    assert (kept.epoch, kept.step, kept.metrics, float(kept.state["w"])) == (6, 60, {"auroc": 0.88}, 6.0)
+    assert (kept.epoch, kept.step, kept.metrics, float(kept.state["w"])) == (5, 50, {"auroc": 0.88}, 5.0)

@@ -33,8 +33,8 @@ def train(
 ) -> None:
     """Train a network that tells the two labels of a corpus apart.
 
-    Training stops early by the validation AUROC. Kept are the weights of least validation loss among those whose AUROC is
-    within one standard error of the best. The folder alone is enough to predict. SIGTERM,
+    Training stops early by the validation AUROC. Kept are the latest weights whose AUROC is within one standard error of
+    the best: the best of many evaluations on few reads is the luckiest. The folder alone is enough to predict. SIGTERM,
     SIGUSR1 and Ctrl-C save the run in OUTPUT.resume and end it, the first two with code 75; --resume goes on from there.
     """
     (config,) = collect([TrainConfig], given, config_file)

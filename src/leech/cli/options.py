@@ -130,14 +130,16 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON i
 class ManyValues(click.Command):
     """A command whose repeatable options also take several values after one flag: ``--pod5 a b c``.
 
-    Where it has arguments of its own, only options of numbers do, and they take numbers alone: what follows may be one.
+    Where it has arguments of its own, only options of numbers and of fixed words do, and they take those alone: what follows
+    may be an argument.
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Repeat such a flag before each further value, then parse as usual."""
         repeatable = [option for option in self.params if getattr(option, "multiple", False)]
         if any(isinstance(parameter, click.Argument) for parameter in self.params):
-            repeatable = [option for option in repeatable if option.type in (click.INT, click.FLOAT)]
+            kinds = type(click.INT), type(click.FLOAT), click.Choice
+            repeatable = [option for option in repeatable if isinstance(option.type, kinds)]
         flags = {flag: option.type for option in repeatable for flag in option.opts}
         expanded: list[str] = []
         current: str | None = None

@@ -72,7 +72,7 @@ class LabelView:
 
     :ivar label: empty where there is none.
     :ivar num_chunks: looked at.
-    :ivar shares: of chunks whose window is full, overhangs the read's start, overhangs its end, and whose focus base has no
+    :ivar shares: of chunks whose window is full, padded at its start, padded at its end, and whose focus base has no
         signal of its own.
     :ivar spreads: samples per base of the read; the same in ms; bases in the window; and, with a k-mer table, correlation of
         level means with expected levels.
@@ -292,8 +292,8 @@ def _tally(tally: _Tally, corpus: Corpus, block: dict[str, NDArray[Any]], values
     within = (bounds[:, 1:] > block["valid_start"][:, None]) & (bounds[:, :-1] < block["valid_end"][:, None])
     shares = {
         "full_window": ~before & ~after,
-        "overhangs_start": before,
-        "overhangs_end": after,
+        "padded_start": before,
+        "padded_end": after,
         "focus_without_signal": block["dwell"][:, recipe.bases_before] == 0,
     }
     spreads = {

@@ -18,7 +18,8 @@ class EvalConfig:
     """How ``leech eval test`` runs."""
 
     split: Literal["train", "validation", "test", "calibration", "all"] = knob(
-        "test", help="Split of the corpus to score; 'all' takes every labelled chunk of a corpus, split or not."
+        "test",
+        help="Split of the corpus to score; 'all' takes every labelled chunk of a corpus, split, left out or neither.",
     )
     batch_size: int = knob(
         512, minimum=1, maximum=65536, help="Chunks scored at once; the result does not depend on it."

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leech.console import Progress, Task, logger
-from leech.data.corpus import Corpus
+from leech.data.corpus import UNUSED_CODE, Corpus
 from leech.data.features import LEVEL_COLUMNS, feature_channels
 from leech.data.recipe import CONTEXT_BASES, Recipe
 from leech.data.recut import recut
@@ -123,6 +123,11 @@ def _require_distance(recipe: Recipe, offset: int) -> None:
 def _draw(corpus: Corpus, config: CheckConfig) -> _Reads:
     """Choose labelled reads, at most ``max_reads`` of each label, and deal them to folds."""
     label = np.asarray(corpus.column("label")).astype(np.int64)
+    if (label < 0).any():
+        logger.warning("%d chunks have no label and are left out.", int((label < 0).sum()))
+    if corpus.is_split:
+        # What balancing or subsampling left out is never trained on, so what it says is no shortcut.
+        label[np.asarray(corpus.column("split")) == UNUSED_CODE] = -1
     present = [code for code in range(len(corpus.labels)) if (label == code).any()]
     counts = ", ".join(f"{int((label == code).sum())} {corpus.labels[code]}" for code in present) or "none with a label"
     if len(present) < 2:
@@ -130,8 +135,6 @@ def _draw(corpus: Corpus, config: CheckConfig) -> _Reads:
             f"Corpus '{corpus.path}' has chunks of fewer than two labels ({counts}), so there is nothing to tell apart.",
             hint="Check the corpus that 'leech data merge' makes of the libraries.",
         )
-    if (label < 0).any():
-        logger.warning("%d chunks have no label and are left out.", int((label < 0).sum()))
     generator = np.random.default_rng(config.seed)
     drawn = [generator.permutation(np.flatnonzero(label == code))[: config.max_reads] for code in present]
     rows = np.sort(np.concatenate(drawn)).astype(np.int64)

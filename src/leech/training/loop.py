@@ -306,14 +306,7 @@ class _Run:
                 "losses": self.tally.losses.tolist(),
                 "weights": self.tally.weights.tolist(),
             },
-            "kept": {
-                "highest": kept.highest,
-                "judgement": kept.judgement,
-                "num_since": kept.num_since,
-                "epoch": kept.epoch,
-                "step": kept.step,
-                "metrics": kept.metrics,
-            },
+            "kept": {name: value for name, value in vars(kept).items() if name != "state"},
             "records": [asdict(record) for record in self.records],
         }
         return State(tensors, content)
@@ -327,8 +320,7 @@ class _Run:
         self.tally.chunks, self.tally.seconds = tally["chunks"], tally["seconds"]
         self.tally.losses, self.tally.weights = np.array(tally["losses"]), np.array(tally["weights"])
         kept = content["kept"]
-        for name in ("highest", "judgement"):
-            kept[name] = None if kept[name] is None else Judgement(*kept[name])
+        kept["highest"] = None if kept["highest"] is None else Judgement(*kept["highest"])
         self.kept = Kept(**kept, state=_under(state.tensors, "kept."))
         _restore_tensors(self.stepper, state.tensors)
         if self.world.is_first:

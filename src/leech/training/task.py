@@ -132,11 +132,10 @@ class ClassificationTask:
         }
 
     def judge(self, metrics: Mapping[str, float | None]) -> Judgement:
-        """Return the AUROC with its standard error, and the cross-entropy."""
-        area, loss = metrics["auroc"], metrics["loss"]
+        """Return the AUROC with its standard error."""
+        area = metrics["auroc"]
         assert area is not None, "both classes are in the validation split"
-        assert loss is not None
-        return Judgement(area, auroc_error(area, *self._states.num_validation), loss)
+        return Judgement(area, auroc_error(area, *self._states.num_validation))
 
 
 def _scored_together(
