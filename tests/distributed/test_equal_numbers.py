@@ -48,7 +48,8 @@ def test_a_step_has_the_gradients_of_one_rank(material: tuple[Path, Path], size:
         "lopsided": {**base, "batch_size": 5, "class_weights": "balanced", "noise": 0.0},
     }
     firsts = {"one row": 1}
-    found, exchanges, refusal = run_ranks(many_gradients, [data, scenarios, firsts], gpus=size, device="cpu")
+    found, exchanges, refusals = run_ranks(many_gradients, [data, scenarios, firsts], gpus=size, device="cpu")
+    batch_normalised, poisoned = refusals
     for name, values in scenarios.items():
         expected = gradients(World(), data, values, firsts.get(name, 0))
         assert set(found[name]) == set(expected)
@@ -63,7 +64,8 @@ def test_a_step_has_the_gradients_of_one_rank(material: tuple[Path, Path], size:
     assert difference > 0.03 * np.sqrt(sum((alone[name] ** 2).sum() for name in wrong))
     # 16 rows on 2 ranks in four parts, or on 3 in four: the last backward pass alone is followed by an exchange.
     assert exchanges == [False, False, False, True]
-    assert refusal.startswith("ConfigError: The network's layer '1' normalises over the batch.")
+    assert batch_normalised.startswith("ConfigError: The network's layer '1' normalises over the batch.")
+    assert poisoned.startswith("Step 1 gives a loss of nan")
 
 
 def test_parts_of_a_batch_have_the_gradients_of_the_whole(material: tuple[Path, Path]) -> None:
