@@ -29,8 +29,9 @@ from leech.evaluation.config import EvalConfig
 from leech.evaluation.intervals import parent_codes
 from leech.evaluation.summary import Metrics, measure
 from leech.models.bundle import ModelBundle, load_bundle
+from leech.models.calibration import Calibration
 from leech.models.device import choose_device
-from leech.models.inference import Predictor
+from leech.models.inference import Predictor, positive_probability
 from leech.provenance import Stamp, atomic_file
 
 FORMAT = "leech-metrics"
@@ -42,12 +43,14 @@ class Scores(NamedTuple):
 
     :ivar rows: int64 (n,).
     :ivar labels: label codes of the corpus, int64 (n,).
-    :ivar p: probability of the positive class, float64 (n,).
+    :ivar p: probability of the positive class, float64 (n,), calibrated where a calibration was given.
+    :ivar logits: raw logits of the positive class, float64 (n,).
     """
 
     rows: NDArray[np.int64]
     labels: NDArray[np.int64]
     p: NDArray[np.float64]
+    logits: NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -88,23 +91,25 @@ def score(
     batch_size: int,
     device: torch.device,
     on_batch: Callable[[int], None] | None = None,
+    calibration: Calibration | None = None,
 ) -> Scores:
     """Run the network over rows of a corpus.
 
     :param features: feature channels that the network reads.
+    :param calibration: that of the model; None gives raw probabilities, as during training.
     :param on_batch: called with the number of rows of each finished batch.
     """
     predictor = Predictor(network, device)
-    p, labels = np.empty(len(rows), dtype=np.float64), np.empty(len(rows), dtype=np.int64)
+    logits, labels = np.empty(len(rows), dtype=np.float64), np.empty(len(rows), dtype=np.int64)
     done = 0
     for batch in iterate_batches(corpus, rows, batch_size, features):
         place = slice(done, done + len(batch.rows))
-        p[place] = predictor.positive_probability(batch.inputs)
+        logits[place] = predictor.logits(batch.inputs)[:, 0]
         labels[place] = batch.labels
         done = place.stop
         if on_batch is not None:
             on_batch(len(batch.rows))
-    return Scores(rows, labels, p)
+    return Scores(rows, labels, positive_probability(logits, calibration), logits)
 
 
 def evaluate(
@@ -125,7 +130,14 @@ def evaluate(
     with atomic_file(output, force=force) as partial:
         with progress.task("score", unit="chunks", total=len(rows)) as task:
             scores = score(
-                loaded.network, corpus, rows, bundle.spec.features, config.batch_size, device, on_batch=task.advance
+                loaded.network,
+                corpus,
+                rows,
+                bundle.spec.features,
+                config.batch_size,
+                device,
+                on_batch=task.advance,
+                calibration=bundle.calibration,
             )
         columns = corpus.gather(rows, ["parent_id", "reference"])
         metrics = measure(
