@@ -25,6 +25,12 @@ class EvalConfig:
         512, minimum=1, maximum=65536, help="Chunks scored at once; the result does not depend on it."
     )
     device: Literal["auto", "cpu", "cuda"] = knob("auto", help="Where to compute; 'auto' is a GPU where there is one.")
+    scores: Path | None = knob(
+        None, help="TSV of the scores read by read, .tsv or .tsv.gz; none is written by default."
+    )
+    target_fpr: float = knob(
+        0.05, minimum=0.0, maximum=1.0, help="FPR for which the sweep over thresholds names one; calls do not change."
+    )
     bootstrap: int = knob(
         1000,
         minimum=0,

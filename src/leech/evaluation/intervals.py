@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,23 @@ class Estimate(NamedTuple):
     value: float | None
     interval: Interval | None = None
 
+    def to_mapping(self) -> dict[str, Any]:
+        """Return plain types, ready for JSON."""
+        return {"value": self.value, "interval": None if self.interval is None else list(self.interval)}
+
+    def cells(self, sign: str = "") -> tuple[str, str]:
+        """Return value and interval as text; empty for None.
+
+        :param sign: ``+`` shows the sign of a difference.
+        """
+        text = "" if self.interval is None else " to ".join(f"{limit:{sign}.3f}" for limit in self.interval)
+        return cell(self.value, sign), text
+
+
+def cell(value: float | None, sign: str = "") -> str:
+    """Return a figure as text; empty for None."""
+    return "" if value is None else f"{value:{sign}.3f}"
+
 
 def wilson(successes: float, total: float) -> Interval | None:
     """Return Wilson's score interval of a share (Wilson 1927); None without trials."""
@@ -50,6 +67,16 @@ def wilson(successes: float, total: float) -> Interval | None:
     # At 0 and at all successes the limit is the share itself; rounding may put it a hair inside.
     low = 0.0 if successes <= 0 else max(0.0, centre - half)
     return Interval(low, 1.0 if successes >= total else min(1.0, centre + half))
+
+
+def share_interval(interval: Interval | None, share: float | None, num_trials: float) -> Interval | None:
+    """Return the interval of a share: the resampled one, but Wilson's where the share is 0 or 1.
+
+    A share of 0 is 0 in every resampling, which would make its interval [0, 0] however few reads there are.
+    """
+    if share is None or interval is None:
+        return None
+    return wilson(share * num_trials, num_trials) if share in (0, 1) else interval
 
 
 def _mid_ranks(values: Floats) -> Floats:
