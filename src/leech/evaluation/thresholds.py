@@ -2,36 +2,24 @@
 
 Hides: that all 255 thresholds are counted at once. Belongs here: thresholds from scored reads; which one a model carries
 is settled in ``calibrate.py``. Invariants: a read is positive at ``cl >= threshold_cl``, threshold_cl from 1 to 255; of
-equally good thresholds the lowest is taken, which calls most reads positive.
+thresholds that call these reads alike the middle one is taken, being farthest from the reads on either side.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from leech.errors import InputError
+from leech.evaluation.config import Goal, Target
 from leech.evaluation.metrics import Bools, Confusion, Floats
-
-Goal = Literal["fpr", "precision", "recall"]
 
 NUM_LEVELS = 256
 """Values of ``cl``."""
-
-
-class Target(NamedTuple):
-    """What an operating point has to reach: an FPR or less, a precision or a recall or more."""
-
-    goal: Goal
-    value: float
-
-    def describe(self) -> str:
-        """Return it in words: ``FPR <= 0.02``."""
-        return f"FPR <= {self.value:g}" if self.goal == "fpr" else f"{self.goal} >= {self.value:g}"
 
 
 @dataclass(frozen=True)
@@ -98,17 +86,24 @@ def sweep(counts: ScoreCounts, target_fpr: float) -> tuple[NamedThreshold, ...]:
         "MCC": lambda calls: calls.mcc,
         "F1": lambda calls: calls.f1 if calls.balanced_accuracy is not None else None,
     }
-    found = []
+    best: dict[str, int | None] = {}
     for name, measure in measures.items():
         values = [measure(calls) for calls in every]
-        if None not in values:
-            best = int(np.argmax(np.array(values, dtype=np.float64)))
-            found.append(NamedThreshold(name, best + 1, every[best]))
+        best[name] = None if None in values else int(np.argmax(np.array(values, dtype=np.float64)))
     target = Target("fpr", target_fpr)
-    place = _lowest(every, target)
-    if place is not None:
-        found.append(NamedThreshold(target.describe(), place + 1, every[place]))
-    return tuple(found)
+    best[target.describe()] = _cheapest(every, target)
+    return tuple(
+        NamedThreshold(name, _middle(every, place) + 1, every[place])
+        for name, place in best.items()
+        if place is not None
+    )
+
+
+def _middle(every: list[Confusion], place: int) -> int:
+    """Return the middle of the thresholds that call all reads as the one at ``place`` does."""
+    # Calls only ever get fewer from one threshold to the next, so those alike lie side by side.
+    alike = [other for other, calls in enumerate(every) if (calls.tp, calls.fp) == (every[place].tp, every[place].fp)]
+    return alike[len(alike) // 2]
 
 
 def _reached(calls: Confusion, target: Target) -> bool:
@@ -121,31 +116,32 @@ def _reached(calls: Confusion, target: Target) -> bool:
     return calls.tp + calls.fn > 0 and calls.tp >= target.value * (calls.tp + calls.fn) * (1 - slack)
 
 
-def _lowest(every: list[Confusion], target: Target) -> int | None:
-    return next((place for place, calls in enumerate(every) if _reached(calls, target)), None)
+def _cheapest(every: list[Confusion], target: Target) -> int | None:
+    """Return the threshold that reaches a target at the least cost; None where none does.
+
+    For an FPR or a precision, the one that finds most positive reads, and of those the one with fewest false calls; for a
+    recall, the one with fewest false calls, and of those the one that finds most.
+    """
+    reached = [place for place, calls in enumerate(every) if _reached(calls, target)]
+    if target.goal == "recall":
+        return max(reached, key=lambda place: (-every[place].fp, every[place].tp), default=None)
+    return max(reached, key=lambda place: (every[place].tp, -every[place].fp), default=None)
 
 
 def choose(counts: ScoreCounts, target: Target) -> int:
-    """Return the threshold that reaches a target at the least cost.
-
-    For an FPR or a precision that is the lowest that reaches it, so that most positive reads are found; for a recall the
-    highest, so that fewest negative reads are called positive.
+    """Return the ``threshold_cl`` that reaches a target at the least cost, see :func:`_cheapest`.
 
     :raises InputError: no threshold reaches it.
     """
     every = counts.confusions()
-    if target.goal == "recall":
-        reached = [place for place, calls in enumerate(every) if _reached(calls, target)]
-        place = reached[-1] if reached else None
-    else:
-        place = _lowest(every, target)
+    place = _cheapest(every, target)
     if place is None:
         raise InputError(
             f"No threshold reaches {target.describe()} on {int(counts.positive.sum())} positive and "
             f"{int(counts.negative.sum())} negative reads; {_nearest(every, target.goal)}.",
             hint="Ask for less, or train a model that tells the states apart better.",
         )
-    return place + 1
+    return _middle(every, place) + 1
 
 
 def _nearest(every: list[Confusion], goal: Goal) -> str:
