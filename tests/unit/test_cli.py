@@ -43,6 +43,7 @@ CORES = {
     "data inspect": ("leech.data.inspect", "inspect", ("corpus",)),
     "data check": ("leech.evaluation.shortcuts", "check", ("corpus",)),
     "model train": ("leech.training.train", "train", ("--data", "corpus", "-o", "out")),
+    "model calibrate": ("leech.evaluation.calibrate", "calibrate", ("--model", "m", "--data", "corpus", "-o", "out")),
     "model inspect": ("leech.models.bundle", "describe", ("model",)),
     "eval test": ("leech.evaluation.evaluate", "evaluate", ("--model", "m", "--data", "corpus", "-o", "out")),
     "predict": ("leech.prediction.predict", "predict", ("--model", "m", *READS, "-o", "out")),

@@ -43,7 +43,6 @@ def train(
 )
 @output_options("Folder of the calibrated model; without it, --force replaces the model itself.", required=False)
 @config_options(CalibrateConfig)
-@config_file_option
 @json_option
 @click.pass_obj
 def calibrate(
@@ -53,7 +52,6 @@ def calibrate(
     data: Path,
     output: Path | None,
     force: bool,
-    config_file: Path | None,
     as_json: bool,
     **given: Any,
 ) -> None:
@@ -63,11 +61,11 @@ def calibrate(
     score both get better there. Everything that uses the model then uses its calibrated probabilities and its operating
     point. The network stays as it is.
     """
-    (config,) = collect([CalibrateConfig], given, config_file)
+    (config,) = collect([CalibrateConfig], given)
 
     from leech.evaluation.calibrate import calibrate as run
 
-    progress, stamp = session.start([config], [model, data, config_file], output)
+    progress, stamp = session.start([config], [model, data], output)
     session.show(run(model, data, config, output, force=force, progress=progress, stamp=stamp), as_json=as_json)
 
 
