@@ -20,6 +20,7 @@ from leech.evaluation.calibrate import CalibrationResult, calibrate
 from leech.evaluation.config import CalibrateConfig, EvalConfig
 from leech.evaluation.evaluate import Scores, evaluate
 from leech.models.bundle import ModelBundle, OperatingPoint, load_bundle, save_bundle
+from leech.models.calibration import sigmoid
 from leech.models.spec import build_network, load_architecture
 from planted import RECIPE, STAMP, planted_chunks, write_chunks
 
@@ -69,7 +70,7 @@ def scorer(scale: Callable[[str], float], shift: float = 0.0) -> Callable[..., S
         x = np.random.default_rng(5).normal(size=len(corpus))[rows] + np.where(positive, 1, -1)
         split = "test" if set(rows) <= set(corpus.rows("test")) else "calibration"
         logits = scale(split) * 2 * x + shift
-        return Scores(rows, labels, 1 / (1 + np.exp(-logits)), logits)
+        return Scores(rows, labels, sigmoid(logits), logits)
 
     return score
 
@@ -278,7 +279,7 @@ def test_a_corpus_that_the_model_was_not_trained_on_is_warned_of(
         (model / "model.json").write_text(json.dumps(content))
         caplog.clear()
         run(model, corpus, tmp_path / f"new-{warned}")
-        assert ("is not the one that the model was trained on" in caplog.text) == warned
+        assert ("make sure that it learnt from none of these reads" in caplog.text) == warned
 
 
 @pytest.mark.usefixtures("overconfident")

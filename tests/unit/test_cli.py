@@ -46,6 +46,7 @@ CORES = {
     "model calibrate": ("leech.evaluation.calibrate", "calibrate", ("--model", "m", "--data", "corpus", "-o", "out")),
     "model inspect": ("leech.models.bundle", "describe", ("model",)),
     "eval test": ("leech.evaluation.evaluate", "evaluate", ("--model", "m", "--data", "corpus", "-o", "out")),
+    "eval compare": ("leech.evaluation.compare", "compare", ("a", "b", "--data", "corpus", "-o", "out")),
     "predict": ("leech.prediction.predict", "predict", ("--model", "m", *READS, "-o", "out")),
     "demo": ("leech.demo", "run_demo", ()),
 }

@@ -206,7 +206,7 @@ def test_a_calibrated_model_is_judged_by_its_calibrated_probabilities(
     np.testing.assert_allclose(scores.p, p, rtol=1e-12)
     assert scores.labels == [opened.labels[code] for code in plain.labels]
     text = (tmp_path / "scores.tsv").read_text().splitlines()
-    np.testing.assert_allclose([float(line.split("\t")[9]) for line in text[1:]], plain.p, rtol=1e-12)
+    np.testing.assert_allclose([float(line.split("\t")[10]) for line in text[1:]], plain.p, rtol=1e-12)
 
 
 def test_scores_of_a_format_that_is_not_written_or_in_place_of_the_metrics_are_refused_at_once(

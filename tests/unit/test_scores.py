@@ -36,6 +36,7 @@ def test_scores_read_back_as_they_were(corpus: Corpus, tmp_path: Path, suffix: s
     assert read.calls == [LABELS[int(value >= 128)] for value in np.rint(255 * p)]
     assert read.labels == ["charged"] * 10 + ["uncharged"] * 8
     assert read.read_ids == scores.read_ids
+    assert read.positive_label == "charged"
     opener = gzip.open if suffix.endswith("gz") else open
     with opener(name, "rt") as file:
         table = list(csv.DictReader(file, delimiter="\t"))
@@ -55,7 +56,7 @@ def test_without_a_calibration_the_column_is_empty_and_equal_scores_give_equal_b
         write_scores(tmp_path / name, tmp_path / "scores.tsv.gz", scores, corpus, rows, None)
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
     lines = gzip.decompress((tmp_path / "a").read_bytes()).decode().splitlines()
-    assert [line.split("\t")[9] for line in lines] == ["p_uncalibrated", "", "", ""]
+    assert [line.split("\t")[10] for line in lines] == ["p_uncalibrated", "", "", ""]
 
 
 def test_parquet_is_refused_plainly() -> None:
@@ -66,7 +67,7 @@ def test_parquet_is_refused_plainly() -> None:
     require_tsv(Path("scores.tsv.gz"))
 
 
-HEADER = "read_id\tparent_id\treference\tlabel\tp\tcl\tcall\n"
+HEADER = "read_id\tparent_id\treference\tlabel\tpositive_label\tp\tcl\tcall\n"
 
 
 @pytest.mark.parametrize(
@@ -74,11 +75,12 @@ HEADER = "read_id\tparent_id\treference\tlabel\tp\tcl\tcall\n"
     [
         ("read_id\tp\n", "no column 'parent_id'"),
         (HEADER, "hold no read"),
-        (HEADER + "a\ta\tr\tx\thigh\t3\tx\n", "high"),
-        (HEADER + "a\ta\tr\tx\t0.5\t300\tx\n", "column 'p' or 'cl'"),
-        (HEADER + "a\ta\tr\tx\t1.5\t3\tx\n", "no probability"),
+        (HEADER + "a\ta\tr\tx\tx\thigh\t3\tx\n", "high"),
+        (HEADER + "a\ta\tr\tx\tx\t0.5\t300\tx\n", "column 'p' or 'cl'"),
+        (HEADER + "a\ta\tr\tx\tx\t1.5\t3\tx\n", "no probability"),
         (HEADER + "a\ta\n", "column 'p' or 'cl'"),
         ("", "no column 'read_id'"),
+        (HEADER + "a\ta\tr\tx\tx\t0.5\t3\tx\n" + "b\tb\tr\tx\ty\t0.5\t3\tx\n", "several positive labels: x, y"),
     ],
 )
 def test_a_table_that_cannot_be_used_is_refused_in_words(tmp_path: Path, text: str, words: str) -> None:

@@ -44,7 +44,10 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "calibrate": ("leech.cli.model:calibrate", "Calibrate a model and choose its operating point."),
         "inspect": ("leech.cli.model:inspect", "Show what a model is."),
     },
-    "eval": {"test": ("leech.cli.evaluate:test", "Score a model on a split of a corpus.")},
+    "eval": {
+        "test": ("leech.cli.evaluate:test", "Score a model on a split of a corpus."),
+        "compare": ("leech.cli.evaluate:compare", "Compare models on the same reads."),
+    },
 }
 """Group -> command -> (where its code is, one line of help); a group inside a group has no code of its own."""
 

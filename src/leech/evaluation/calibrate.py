@@ -29,6 +29,7 @@ from leech.evaluation.evaluate import (
     require_known_labels,
     require_same_recipe,
     score,
+    warn_if_not_its_own,
 )
 from leech.evaluation.fit import Labelled, cross_validate, fit
 from leech.evaluation.intervals import Estimate, parent_codes
@@ -176,7 +177,7 @@ def calibrate(
     bundle = loaded.bundle
     require_same_recipe(bundle.recipe, corpus, model)
     require_known_labels(bundle, corpus, model)
-    _warn_if_not_its_own(bundle, corpus)
+    warn_if_not_its_own(bundle, corpus, model)
     target = config.target or _earlier_target(bundle)
     device = choose_device(config.device)
     place = model.resolve() if output is None else output
@@ -218,16 +219,6 @@ def _write_record(
         "provenance": stamp.to_mapping(),
     }
     (folder / FILE_NAME).write_text(json.dumps(record, indent=2, allow_nan=False) + "\n", encoding="utf-8")
-
-
-def _warn_if_not_its_own(bundle: ModelBundle, corpus: Corpus) -> None:
-    trained_on = bundle.training.get("corpus_digest")
-    if trained_on is not None and trained_on != corpus.manifest.digest:
-        logger.warning(
-            "Corpus '%s' is not the one that the model was trained on, whose splits are known to be apart: make sure that the "
-            "model learnt from none of its reads.",
-            corpus.path,
-        )
 
 
 def _earlier_target(bundle: ModelBundle) -> Target | None:

@@ -45,6 +45,37 @@ class EvalConfig:
     seed: int = knob(0, minimum=0, help="Seed of the resampling.")
 
 
+@dataclass(frozen=True, kw_only=True)
+class CompareConfig:
+    """How ``leech eval compare`` runs."""
+
+    data: tuple[Path, ...] = knob(
+        (),
+        metavar="PATH",
+        help="Corpus to score the models on; given again, one for each model in their order, of the same reads.",
+    )
+    split: Literal["train", "validation", "test", "calibration", "all"] = knob(
+        "test", help="Split of the corpora to score; 'all' takes every labelled chunk."
+    )
+    common_reads: bool = knob(
+        False, help="Compare on the reads that all have, where some lack reads that others have; refused otherwise."
+    )
+    flips: Path | None = knob(
+        None, help="TSV of the reads that are not called alike, .tsv or .tsv.gz; none is written by default."
+    )
+    batch_size: int = knob(
+        512, minimum=1, maximum=65536, help="Chunks scored at once; the result does not depend on it."
+    )
+    device: Literal["auto", "cpu", "cuda"] = knob("auto", help="Where to compute; 'auto' is a GPU where there is one.")
+    bootstrap: int = knob(
+        1000,
+        minimum=0,
+        maximum=100000,
+        help="Resamplings of parent reads behind the 95 % intervals; 0 leaves them out.",
+    )
+    seed: int = knob(0, minimum=0, help="Seed of the resampling.")
+
+
 class Target(NamedTuple):
     """What an operating point has to reach: an FPR or less, a precision or a recall or more."""
 

@@ -140,6 +140,7 @@ def evaluate(
     require_known_labels(bundle, corpus, model)
     rows = labelled_rows(corpus, config.split)
     _warn_if_not_unseen(config.split, corpus)
+    warn_if_not_its_own(bundle, corpus, model)
     device = choose_device(config.device)
     with ExitStack() as stack:
         partial = stack.enter_context(atomic_file(output, force=force))
@@ -209,6 +210,17 @@ def _warn_if_not_unseen(split: str, corpus: Corpus) -> None:
         )
     elif split in seen:
         logger.warning("A model trained on this corpus %s: the figures flatter it.", seen[split])
+
+
+def warn_if_not_its_own(bundle: ModelBundle, corpus: Corpus, model: Path) -> None:
+    """Say when a corpus is not the one that a model was trained on, whose splits are known to be apart."""
+    trained_on = bundle.training.get("corpus_digest")
+    if trained_on is not None and trained_on != corpus.manifest.digest:
+        logger.warning(
+            "Corpus '%s' is not the one that model '%s' was trained on: make sure that it learnt from none of these reads.",
+            corpus.path,
+            model,
+        )
 
 
 def require_same_recipe(recipe: Recipe, corpus: Corpus, model: Path) -> None:

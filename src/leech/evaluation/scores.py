@@ -34,6 +34,7 @@ COLUMNS = (
     "sample",
     "junction",
     "label",
+    "positive_label",
     "p",
     "p_uncalibrated",
     "cl",
@@ -49,6 +50,7 @@ class ReadScores:
     :ivar parent_ids: of their POD5 reads.
     :ivar references: names.
     :ivar labels: names of their true labels.
+    :ivar positive_label: whose probability ``p`` is.
     :ivar p: probability of the positive label, float64 (n,).
     :ivar likelihood: ``cl``, uint8 (n,).
     :ivar calls: names of the labels that were called.
@@ -58,6 +60,7 @@ class ReadScores:
     parent_ids: list[str]
     references: list[str]
     labels: list[str]
+    positive_label: str
     p: Floats
     likelihood: NDArray[np.uint8]
     calls: list[str]
@@ -73,6 +76,7 @@ class ReadScores:
             parent_ids=[self.parent_ids[place] for place in chosen],
             references=[self.references[place] for place in chosen],
             labels=[self.labels[place] for place in chosen],
+            positive_label=self.positive_label,
             p=self.p[places],
             likelihood=self.likelihood[places],
             calls=[self.calls[place] for place in chosen],
@@ -107,6 +111,7 @@ def read_scores(
         parent_ids=_texts(columns["parent_id"]),
         references=[corpus.categories["reference"][code] for code in columns["reference"].tolist()],
         labels=[corpus.labels[code] for code in columns["label"].tolist()],
+        positive_label=labels[1],
         p=p,
         likelihood=likelihood,
         calls=[labels[int(side)] for side in is_positive(likelihood, threshold_cl)],
@@ -144,6 +149,7 @@ def write_scores(
                 named["sample"],
                 [JUNCTION_STRATA[code] for code in columns["junction_indel"].tolist()],
                 scores.labels,
+                [scores.positive_label] * len(rows),
                 map(repr, scores.p.tolist()),
                 raw,
                 scores.likelihood.tolist(),
@@ -173,7 +179,7 @@ def load_scores(path: Path) -> ReadScores:
 
     :raises InputError: unreadable, a column missing, a cell that is no number, or a file without reads.
     """
-    wanted = ("read_id", "parent_id", "reference", "label", "p", "cl", "call")
+    wanted = ("read_id", "parent_id", "reference", "label", "positive_label", "p", "cl", "call")
     try:
         opener = gzip.open if path.suffix == ".gz" else open
         with opener(path, "rt", encoding="utf-8", newline="") as file:
@@ -189,9 +195,13 @@ def load_scores(path: Path) -> ReadScores:
         raise InputError(f"Cannot read scores '{path}': {error}.") from error
     if not rows:
         raise InputError(f"Scores '{path}' hold no read.")
-    read_ids, parent_ids, references, labels, p, likelihood, calls = (
+    read_ids, parent_ids, references, labels, positive, p, likelihood, calls = (
         list(column) for column in zip(*rows, strict=True)
     )
+    if len(set(positive)) != 1:
+        raise InputError(
+            f"Scores '{path}' are of several positive labels: {', '.join(sorted(map(str, set(positive))))}."
+        )
     try:
         numbers = (
             np.array([float(value) for value in p]),
@@ -201,4 +211,4 @@ def load_scores(path: Path) -> ReadScores:
         raise InputError(f"Scores '{path}': {error}, in column 'p' or 'cl'.") from error
     if not ((numbers[0] >= 0) & (numbers[0] <= 1)).all():
         raise InputError(f"Scores '{path}': column 'p' holds a number that is no probability.")
-    return ReadScores(read_ids, parent_ids, references, labels, *numbers, calls)
+    return ReadScores(read_ids, parent_ids, references, labels, positive[0], *numbers, calls)

@@ -115,8 +115,8 @@ class Metrics:
 
     @property
     def worst_group(self) -> tuple[str, str] | None:
-        """Kind and name of the group of lowest AUROC, of all kinds of several groups; None where none has enough reads."""
-        kinds = [kind for kind in self.groupings if len(kind.groups) > 1]
+        """Kind and name of the group of lowest AUROC, of all kinds with several groups that have enough reads."""
+        kinds = [kind for kind in self.groupings if sum(group.can_be_worst for group in kind.groups) > 1]
         worst = [(group.auroc.value, kind.name, group.name) for kind in kinds if (group := kind.worst)]
         return min(worst, key=lambda entry: entry[0] or 0.0)[1:] if worst else None
 
