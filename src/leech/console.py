@@ -180,6 +180,15 @@ def set_up_logging(*, verbose: bool = False, quiet: bool = False, stream: IO[str
     logger.setLevel(logging.WARNING if quiet else logging.DEBUG if verbose else logging.INFO)
 
 
+def log_as_rank(rank: int, size: int) -> None:
+    """Begin each record with the rank that it comes from, and let ranks beyond the first say warnings only."""
+    for handler in logger.handlers:
+        layout = "%(message)s" if handler.formatter is None else handler.formatter._fmt
+        handler.setFormatter(logging.Formatter(f"[rank {rank}/{size}] {layout}"))
+    if rank:
+        logger.setLevel(max(logger.level, logging.WARNING))
+
+
 def render(table: Table, stream: IO[str]) -> None:
     """Write a table to ``stream``: drawn on a terminal, aligned plain text elsewhere."""
     numeric = [_is_numeric([row[place] for row in table.rows]) for place in range(len(table.columns))]

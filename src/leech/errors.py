@@ -2,7 +2,8 @@
 
 Hides: how an error becomes words and an exit code. Belongs here: the tree of error classes, nothing else; each raise
 site words its own message. Invariants: a message says what (value and file) and why it matters; ``hint`` says what to
-do. Exit code 1 means the data or the environment are wrong, 2 means the command or its configuration is.
+do. Exit code 1 means the data or the environment are wrong, 2 means the command or its configuration is, 75 that the same
+command can go on later.
 """
 
 from __future__ import annotations
@@ -42,3 +43,9 @@ class MismatchError(LeechError):
 
 class MissingExtraError(LeechError):
     """An optional dependency is needed for what was asked."""
+
+
+class InterruptedRunError(LeechError):
+    """A run was asked to end, saved its state and can go on from there; the code is EX_TEMPFAIL, "try again later"."""
+
+    exit_code = 75

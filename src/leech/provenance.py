@@ -141,7 +141,7 @@ def atomic_folder(path: Path, *, force: bool = False) -> Iterator[Path]:
     :param force: replace the artefact at ``path``; it stays until the new one is complete.
     :raises InputError: something stands at ``path`` that may not be replaced, or there is no writing beside it.
     """
-    _refuse(path, force, folder=True)
+    require_free(path, force=force, folder=True)
     partial = _partial(path)
     _begin(path, partial.mkdir)
     try:
@@ -155,7 +155,7 @@ def atomic_folder(path: Path, *, force: bool = False) -> Iterator[Path]:
 @contextmanager
 def atomic_file(path: Path, *, force: bool = False) -> Iterator[Path]:
     """Give a partial file's path to write, and move it to ``path`` when the block ends well; see ``atomic_folder``."""
-    _refuse(path, force, folder=False)
+    require_free(path, force=force, folder=False)
     partial = _partial(path)
     _begin(path, partial.touch)
     try:
@@ -170,8 +170,11 @@ def _partial(path: Path) -> Path:
     return path.with_name(f"{path.name}.partial-{os.getpid()}")
 
 
-def _refuse(path: Path, force: bool, *, folder: bool) -> None:
-    """Refuse a name that cannot be written in the end, before any work is done for it."""
+def require_free(path: Path, *, force: bool, folder: bool) -> None:
+    """Refuse a name that cannot be written in the end, before any work is done for it.
+
+    :raises InputError: something stands at ``path`` that may not be replaced.
+    """
     if path.name in ("", ".."):
         raise InputError(f"'{path}' is no name for an output.", hint="Name the folder or file to be made.")
     # A link that leads nowhere does not exist, and yet no folder can take its name.

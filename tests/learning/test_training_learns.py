@@ -25,8 +25,9 @@ def held_out_auroc(data: Path, folder: Path, **values: object) -> float:
 
 
 def test_a_planted_signal_is_learnt_with_the_defaults_from_two_hundred_reads(tmp_path: Path) -> None:
+    # 128 held-out reads: standard error 0.03. Over seeds the networks reach 0.89 to 0.93.
     data = write_planted(tmp_path, (160, 160), strength=0.8, split=(0.4, 0.2, 0.4))
-    assert held_out_auroc(data, tmp_path) > 0.9
+    assert held_out_auroc(data, tmp_path) > 0.85
 
 
 def test_a_rare_class_is_learnt_too(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ options_of_any_kind = st.fixed_dictionaries(
         "split_by": st.sampled_from(["read", "reference", "isotype", "flow_cell"]),
         "hold_out": st.sampled_from([(), ("flow_cell=F",), ("reference=tRNA-Ala-GGC-1-1", "isotype=Met")]),
         "folds": st.sampled_from([None, 2, 3]),
-        "seed": st.sampled_from([0, 1, 2**64 - 1]),
+        "seed": st.sampled_from([0, 1, 2**63 - 1]),
         "subsample": st.sampled_from([None, 15]),
         "balance": st.booleans(),
     }
@@ -100,7 +100,7 @@ def configuration(options, **changes):
     return build(MergeConfig, {**options, **changes})
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(table=rows_of_any_kind, options=options_of_any_kind, data=st.data())
 def test_whatever_the_options_nothing_that_must_stay_apart_is_shared(table, options, data):
     folds = options["folds"]

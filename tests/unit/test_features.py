@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from leech.config import build
-from leech.data.batches import epoch_order, make_inputs
+from leech.data.batches import make_inputs
 from leech.data.features import FEATURES, base_bounds, feature_channels, measure_levels
 from leech.data.recipe import Recipe
 from leech.errors import ConfigError
@@ -121,12 +121,3 @@ def test_the_signal_is_normalised_and_padding_is_zero():
     assert inputs.signal[1].tolist() == [0, 0, -2, -1, 0, 1, 2, 3, 0, 0]
     assert inputs.sequence.dtype.itemsize == 1
     assert inputs.base_bounds.tolist() == base_bounds(columns(), RECIPE).tolist()
-
-
-def test_the_order_of_an_epoch_depends_on_seed_and_epoch_alone():
-    rows = np.arange(100, 200)
-    first = epoch_order(rows, 3, 0)
-    assert sorted(first.tolist()) == rows.tolist()
-    assert np.array_equal(first, epoch_order(rows, 3, 0))
-    assert not np.array_equal(first, epoch_order(rows, 3, 1))
-    assert not np.array_equal(first, epoch_order(rows, 4, 0))

@@ -82,11 +82,12 @@ def test_each_kind_of_flag_reaches_its_field(arguments, field, value):
         assert oven.name == "n"
 
 
-def test_in_a_command_with_arguments_numbers_alone_follow_a_flag():
+def test_in_a_command_with_arguments_only_numbers_and_choices_follow_a_flag():
     @dataclass(frozen=True, kw_only=True)
     class Cake:
         layers: tuple[float, ...] = knob((0.5, 0.5), metavar="SHARE...", help="How thick.")
         tops: tuple[str, ...] = knob((), metavar="WHAT", help="What lies on it.")
+        creams: tuple[Literal["butter", "egg"], ...] = knob((), metavar="CREAM...", help="What is between.")
 
     @click.command(cls=ManyValues)
     @click.argument("plates", nargs=-1)
@@ -94,12 +95,17 @@ def test_in_a_command_with_arguments_numbers_alone_follow_a_flag():
     def decorate(plates: tuple[str, ...], **given: Any) -> None:
         raise BakedError(plates, *collect([Cake], given))
 
-    result = CliRunner().invoke(decorate, ["a", "--layers", "0.2", "0.3", ".5", "b", "--tops", "cherry", "c"])
+    result = CliRunner().invoke(
+        decorate, ["a", "--layers", "0.2", "0.3", ".5", "b", "--creams", "egg", "butter", "d", "--tops", "cherry", "c"]
+    )
     assert isinstance(result.exception, BakedError)
-    assert result.exception.args == (("a", "b", "c"), Cake(layers=(0.2, 0.3, 0.5), tops=("cherry",)))
+    assert result.exception.args == (
+        ("a", "b", "d", "c"),
+        Cake(layers=(0.2, 0.3, 0.5), tops=("cherry",), creams=("egg", "butter")),
+    )
     text = " ".join(CliRunner().invoke(decorate, ["--help"]).output.split())
     assert "--layers SHARE... How thick. [default: 0.5 0.5]" in text
-    assert "--tops WHAT What lies on it. --help" in text
+    assert "--tops WHAT What lies on it. --creams" in text
 
 
 def test_only_an_option_that_repeats_takes_several_values():

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from leech.data.pod5 import Pod5Index, SignalSource, find_pod5, pack_read_id
+from leech.data.pod5 import Pod5Index, SignalSource, find_pod5, pack_read_id, unpack_read_id
+from leech.data.reads import IdSet
 from leech.errors import InputError
 from tiny_run import ramp, read_id, write_pod5
 
@@ -85,3 +86,57 @@ def test_uncompressed_signal_reads_the_same(tmp_path):
         writer.add_read_data(read, reader.get_signal(read))
     got = SignalSource([path]).fetch([(0, pack_read_id(read_id(1)))])
     assert np.array_equal(got[pack_read_id(read_id(1))].signal, ramp(1000))
+
+
+def test_few_files_are_open_at_a_time_and_each_is_opened_once_while_it_stays(tmp_path, monkeypatch):
+    import escapepod
+
+    from leech.data import pod5
+
+    files = [write_pod5(tmp_path / f"{n}.pod5", {read_id(n): ramp(10 + n)}) for n in range(1, 6)]
+    opened = []
+    reader = escapepod.Reader
+    monkeypatch.setattr(pod5.escapepod, "Reader", lambda path: opened.append(path) or reader(path))
+    monkeypatch.setattr(pod5, "_OPEN_FILES", 3)
+    source = SignalSource(files)
+    for number in (0, 1, 2, 0, 1, 2, 0):
+        source.fetch([(number, pack_read_id(read_id(number + 1)))])
+    assert len(opened) == 3
+    # File 3 displaces file 1, which was used longest ago, and file 0 is still open.
+    source.fetch([(3, pack_read_id(read_id(4))), (0, pack_read_id(read_id(1)))])
+    assert (len(opened), len(source._open)) == (4, 3)
+    source.fetch([(1, pack_read_id(read_id(2)))])
+    assert (len(opened), len(source._open)) == (5, 3)
+
+
+def test_five_thousand_reads_of_one_file_in_random_order_need_one_reader(tmp_path, monkeypatch):
+    import escapepod
+
+    from leech.data import pod5
+
+    names = [read_id(n) for n in range(1, 5001)]
+    file = write_pod5(tmp_path / "a.pod5", {name: ramp(20) for name in names})
+    opened = []
+    reader = escapepod.Reader
+    monkeypatch.setattr(pod5.escapepod, "Reader", lambda path: opened.append(path) or reader(path))
+    source = SignalSource([file])
+    order = np.random.default_rng(0).permutation(5000)
+    got = 0
+    for start in range(0, 5000, 500):
+        batch = [(0, pack_read_id(names[place])) for place in order[start : start + 500]]
+        got += sum(read is not None and len(read.signal) == 20 for read in source.fetch(batch).values())
+    assert (len(opened), got) == (1, 5000)
+
+
+def test_a_read_id_of_thirty_two_characters_that_are_not_digits_is_none():
+    assert pack_read_id("0000000000000000 0000000000000 0") is None
+    assert pack_read_id("g" * 32) is None
+    assert unpack_read_id(bytes(range(16))) == "00010203-0405-0607-0809-0a0b0c0d0e0f"
+
+
+def test_a_set_of_ids_tells_new_ones_before_and_after_it_sorts_them():
+    names = [pack_read_id(read_id(n)) for n in range(10)]
+    ids = IdSet(fresh_limit=4)
+    assert [ids.add(name) for name in names] == [True] * 10
+    assert [ids.add(name) for name in reversed(names)] == [False] * 10
+    assert len(ids) == 10

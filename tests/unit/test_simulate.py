@@ -23,8 +23,8 @@ from leech.data.simulate import molecules as molecules_module
 from leech.data.simulate.basecall import basecall
 from leech.data.simulate.config import SimulateConfig
 from leech.data.simulate.design import make_design
-from leech.data.simulate.molecules import Molecule, oracle_logit
-from leech.data.simulate.oracle import auroc, oracle_auroc
+from leech.data.simulate.molecules import Molecules, oracle_logit
+from leech.data.simulate.oracle import ScoreHistogram, auroc, oracle_auroc
 from leech.data.simulate.write import simulate
 from leech.errors import ConfigError, InputError
 from leech.provenance import Stamp
@@ -112,40 +112,111 @@ def split(tmp_path_factory):
 
 def molecule(dwell, sequence, first=0):
     """Return an uncharged molecule whose bases last ``dwell`` samples, 5'->3', without signal worth looking at."""
-    edges = np.concatenate([[0], np.cumsum(dwell)])
-    silence = np.zeros(0, dtype=np.int16)
-    used = np.zeros(edges[-1], dtype=np.int16)
-    return Molecule("t", False, first, sequence, edges, silence, used, silence, 1.0, 0.0)
+    return Molecules(
+        references=np.zeros(1, dtype=np.int64),
+        charged=np.zeros(1, dtype=bool),
+        first=np.array([first]),
+        base_offsets=np.array([0, len(dwell)]),
+        codes=encode_bases(sequence),
+        dwell=np.array(dwell),
+        sample_offsets=np.array([0, sum(dwell)]),
+        leader=np.zeros(1, dtype=np.int64),
+        signal=np.zeros(sum(dwell), dtype=np.int16),
+        speed=np.ones(1),
+        signal_logit=np.zeros(1),
+    )
+
+
+def call(generator, one, junction, indel=False, aligned_end=10**6):
+    """Return (sequence, CIGAR, position, blocks of the ones) of one molecule."""
+    called = basecall(generator, one, np.array([junction]), np.array([indel]), np.array([aligned_end]))
+    return called.sequences[0], called.cigars[0], int(called.positions[0]), called.moves[0]
+
+
+def codes_of(cigar):
+    """Return a CIGAR of letters as pysam has it."""
+    return [("MIDNS".index(letter), length) for length, letter in cigar]
+
+
+def set_rates(monkeypatch, substitution=0.0, insertion=0.0, deletion=0.0):
+    for rate, value in (("_SUBSTITUTION", substitution), ("_INSERTION", insertion), ("_DELETION", deletion)):
+        monkeypatch.setattr(basecall_module, rate, value)
 
 
 def test_moves_run_in_time_so_the_last_base_has_the_first_move(monkeypatch):
-    for rate in ("_SUBSTITUTION", "_INSERTION", "_DELETION"):
-        monkeypatch.setattr(basecall_module, rate, 0.0)
+    set_rates(monkeypatch)
     # 20 bases; the 3' one lasts 30 samples, the 5' one 7, the 18 between them 12 each: 253 samples, 253 // 6 = 42 blocks.
     # In time the 3' base begins at sample 0, block 0; the next at 30, block 5; then one every 2 blocks. The 5' base is
     # the 19th after the first: it begins at 30 + 18 * 12 = 246, block 41.
     sequence = "ACGTTGCAACGTTGCAACGT"
-    called = basecall(np.random.default_rng(0), molecule([7, *[12] * 18, 30], sequence, first=5), 8, False)
-    assert called.sequence == sequence
-    assert len(called.moves) == 42
-    assert np.flatnonzero(called.moves).tolist() == [0, *range(5, 42, 2)]
-    clip = called.cigar[0][1] if called.cigar[0][0] == 4 else 0
-    assert called.position == 5 + clip
+    called, cigar, position, moves = call(
+        np.random.default_rng(0), molecule([7, *[12] * 18, 30], sequence, first=5), junction=8
+    )
+    assert called == sequence
+    assert len(moves) == 42
+    assert np.flatnonzero(moves).tolist() == [0, *range(5, 42, 2)]
+    assert position == 5 + (cigar[0][0] if cigar[0][1] == "S" else 0)
 
 
 def test_an_inserted_base_shares_the_blocks_of_the_base_before_it(monkeypatch):
     # Every base but the protected ones is followed by an insertion.
-    for rate, value in {"_SUBSTITUTION": 0.0, "_INSERTION": 1.0, "_DELETION": 0.0}.items():
-        monkeypatch.setattr(basecall_module, rate, value)
+    set_rates(monkeypatch, insertion=1.0)
     # 20 bases of 12 samples, 2 blocks each. Kept: bases 0-2 and 17-19 (ends) and 4-10 (junction 8, its motif and a base
     # before). Bases 3 and 11-16 are followed by an insertion, which takes their first block in time, they the second.
-    called = basecall(np.random.default_rng(0), molecule([12] * 20, "A" * 20), 8, False)
-    assert len(called.sequence) == 27
+    called, _, _, moves = call(np.random.default_rng(0), molecule([12] * 20, "A" * 20), junction=8)
+    assert len(called) == 27
     starts = []
     for base in range(19, -1, -1):
         block = 2 * (19 - base)
         starts += [block, block + 1] if base == 3 or 11 <= base <= 16 else [block]
-    assert np.flatnonzero(called.moves).tolist() == starts
+    assert np.flatnonzero(moves).tolist() == starts
+
+
+def test_deleted_bases_leave_no_base_and_no_move_and_several_molecules_keep_apart(monkeypatch):
+    set_rates(monkeypatch, deletion=1.0)
+    # Of 20 bases 0-2, 17-19 and 4-10 are kept: 13. The others are deleted: base 3, and bases 11-16 in one run.
+    one = molecule([12] * 20, "ACGTTGCAACGTTGCAACGT")
+    both = Molecules(
+        references=np.zeros(2, dtype=np.int64),
+        charged=np.zeros(2, dtype=bool),
+        first=np.array([0, 7]),
+        base_offsets=np.array([0, 20, 40]),
+        codes=np.tile(one.codes, 2),
+        dwell=np.tile(one.dwell, 2),
+        sample_offsets=np.array([0, 240, 480]),
+        leader=np.zeros(2, dtype=np.int64),
+        signal=np.zeros(480, dtype=np.int16),
+        speed=np.ones(2),
+        signal_logit=np.zeros(2),
+    )
+    called = basecall(np.random.default_rng(3), both, np.array([8, 8]), np.zeros(2, bool), np.array([20, 20]))
+    for place, first in enumerate((0, 7)):
+        assert called.sequences[place] == "ACG" + "TGCAACG" + "CGT"
+        assert np.flatnonzero(called.moves[place]).tolist() == [
+            2 * (19 - base) for base in range(19, -1, -1) if base != 3 and not 11 <= base <= 16
+        ]
+        letters = "".join(letter * length for length, letter in called.cigars[place])
+        # Clips take the place of outermost matches, and of deletions next to them nothing is left.
+        clips = len(letters) - len(letters.lstrip("S")), len(letters) - len(letters.rstrip("S"))
+        whole = "MMMDMMMMMMMDDDDDDMMM"
+        kept = [spot for spot, letter in enumerate(whole) if letter == "M"][clips[0] : 13 - clips[1]]
+        assert letters.strip("S") == whole[kept[0] : kept[-1] + 1]
+        assert called.positions[place] == first + kept[0]
+
+
+@pytest.mark.parametrize("aligned_end", [33, 40, 57])
+def test_an_alignment_ends_where_molecule_and_reference_part(aligned_end):
+    generator = np.random.default_rng(1)
+    for _ in range(50):
+        sequence = "".join(generator.choice(list("ACGT"), 60))
+        called, cigar, position, _ = call(
+            generator, molecule(generator.integers(6, 60, 60), sequence), 30, aligned_end=aligned_end
+        )
+        end = position + sum(length for length, letter in cigar if letter in "MD")
+        assert end <= aligned_end
+        assert cigar[-1][1] == "S"
+        assert [letter for _, letter in cigar if letter != "S"][-1] == "M"
+        assert sum(length for length, letter in cigar if letter != "D") == len(called)
 
 
 @pytest.mark.parametrize("indel", [True, False])
@@ -155,8 +226,8 @@ def test_the_junction_has_an_indel_exactly_when_one_is_asked_for(indel):
     outcomes = Counter()
     for _ in range(300):
         sequence = "".join(generator.choice(list("ACGT"), length))
-        called = basecall(generator, molecule(generator.integers(6, 60, length), sequence), junction, indel)
-        outcomes[motif_indel(called.cigar, called.position, junction - 3, junction + 3)] += 1
+        _, cigar, position, _ = call(generator, molecule(generator.integers(6, 60, length), sequence), junction, indel)
+        outcomes[motif_indel(codes_of(cigar), position, junction - 3, junction + 3)] += 1
     assert outcomes == {int(indel): 300}
 
 
@@ -166,22 +237,38 @@ def test_the_oracle_follows_the_likelihoods_worked_out_by_hand(monkeypatch):
     monkeypatch.setattr(molecules_module, "_NOISE_SD", 0.22)
     monkeypatch.setattr(molecules_module, "_DWELL_SHAPE", 1.6)
     monkeypatch.setattr(molecules_module, "MIN_DWELL", 6)
-    no_effect = np.zeros(1)
 
     def score(mean, dwell, level_shift, log_dwell_shift):
-        expected, means, dwells = np.zeros(1), np.array([mean]), np.array([dwell])
-        return oracle_logit(expected, means, dwells, 30.0, level_shift, log_dwell_shift)
+        """Return the score of the second of two reads; the first must not matter."""
+        columns = ([0.9, mean], [50, dwell], [0.1, level_shift], [0.2, log_dwell_shift])
+        means, dwells, level_shifts, log_dwell_shifts = (np.array(column)[:, None] for column in columns)
+        expected, extra = np.zeros((2, 1)), np.array([7.0, 30.0])
+        return float(oracle_logit(expected, means, dwells, extra, level_shifts, log_dwell_shifts)[1])
 
     # No effect, no evidence.
-    assert score(0.7, 99, no_effect, no_effect) == pytest.approx(0.0)
+    assert score(0.7, 99, 0, 0) == pytest.approx(0.0)
     # 121 samples: variance 0.04 + 0.0484 / 121 = 0.0404; the mean lies 0.3 from one state and 0 from the other:
     # 0.09 / (2 * 0.0404) = 1.1139. Half-way between the two it says nothing; at the uncharged level it is -1.1139.
-    shift = np.array([0.3])
-    assert score(0.3, 121, shift, no_effect) == pytest.approx(1.1139, abs=1e-4)
-    assert score(0.15, 121, shift, no_effect) == pytest.approx(0.0, abs=1e-9)
-    assert score(0.0, 121, shift, no_effect) == pytest.approx(-1.1139, abs=1e-4)
+    assert score(0.3, 121, 0.3, 0) == pytest.approx(1.1139, abs=1e-4)
+    assert score(0.15, 121, 0.3, 0) == pytest.approx(0.0, abs=1e-9)
+    assert score(0.0, 121, 0.3, 0) == pytest.approx(-1.1139, abs=1e-4)
     # Gamma of shape 1.6, mean 30 or 60, value 60: -1.6 ln 2 + 1.6 * 60 * (1/30 - 1/60) = -1.1090 + 1.6 = 0.4910.
-    assert score(0.0, 66, no_effect, np.log([2.0])) == pytest.approx(0.4910, abs=1e-4)
+    assert score(0.0, 66, 0, np.log(2.0)) == pytest.approx(0.4910, abs=1e-4)
+
+
+def test_an_auroc_of_binned_scores_counts_ties_as_half_and_is_that_of_the_scores():
+    # Charged 1 2 against uncharged 1 0: (1,1) half, (1,0), (2,1), (2,0) one each: 3.5 of 4.
+    histogram = ScoreHistogram()
+    assert histogram.auroc() is None
+    histogram.add(np.array([True, False]), np.array([1.0, 1.0]))
+    histogram.add(np.array([True, False]), np.array([2.0, 0.0]))
+    assert histogram.auroc() == pytest.approx(0.875)
+    generator = np.random.default_rng(0)
+    charged = generator.random(3000) < 0.3
+    scores = generator.normal(2.0 * charged, 1.5)
+    histogram = ScoreHistogram()
+    histogram.add(charged, scores)
+    assert histogram.auroc() == pytest.approx(auroc(charged, scores), abs=1e-4)
 
 
 def test_auroc_counts_ties_as_half():

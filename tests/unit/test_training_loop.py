@@ -12,13 +12,16 @@ import torch
 from torch import nn
 
 from leech.config import build
-from leech.data.batches import Batch, Inputs, epoch_order
+from leech.data.batches import Batch, Inputs
 from leech.data.corpus import Corpus
 from leech.errors import LeechError
+from leech.models.noise import Draw
 from leech.training.checkpoints import Judgement, Kept
 from leech.training.config import TrainConfig
-from leech.training.loop import Plan, Record, fit, make_plan, reproducible
-from leech.training.losses import LossSum
+from leech.training.loop import Hooks, Plan, Record, fit, make_plan, reproducible
+from leech.training.samplers import epoch_rows
+from leech.training.stopping import StopRequest
+from leech.training.world import World
 from planted import write_planted
 
 CPU = torch.device("cpu")
@@ -67,9 +70,13 @@ class Regression:
     """A task without labels: predict the number of the row; judged by scripted figures."""
 
     features: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    terms = ("loss",)
+    factors = (1.0,)
 
     def __init__(self, corpus: Corpus, script: list[float]) -> None:
         self.corpus, self.network, self.seen = corpus, Level(), []
+        self.module = self.network
         self._script = iter(script)
 
     @property
@@ -77,15 +84,18 @@ class Regression:
         return len(self.corpus)
 
     def epoch_rows(self, epoch: int) -> np.ndarray:
-        return epoch_order(np.arange(len(self.corpus), dtype=np.int64), 0, epoch)
+        return epoch_rows(np.arange(len(self.corpus), dtype=np.int64), seed=0, epoch=epoch)
 
-    def loss(self, network: nn.Module, inputs: Inputs, batch: Batch) -> LossSum:
+    def weights(self, batch: Batch) -> np.ndarray:
+        return np.array([float(len(batch.rows))])
+
+    def losses(self, module: nn.Module, inputs: Inputs, batch: Batch, draw: Draw, progress: float) -> torch.Tensor:
         self.seen.append(batch.rows)
         target = torch.from_numpy(batch.rows / 100).float()
-        errors = (network(inputs).reshape(-1) - target) ** 2
-        return LossSum(errors.sum(), torch.tensor(float(len(batch.rows))))
+        errors = (module(inputs).reshape(-1) - target) ** 2
+        return errors.sum()[None]
 
-    def validate(self, network: nn.Module, device: torch.device) -> Mapping[str, float | None]:
+    def validate(self, network: nn.Module, world: World) -> Mapping[str, float | None]:
         assert not network.training
         return {"quality": next(self._script)}
 
@@ -99,20 +109,16 @@ def corpus(tmp_path: Path) -> Corpus:
 
 
 def run(task: Regression, settings: TrainConfig, plan: Plan) -> tuple[Kept, list[Record]]:
-    records: list[Record] = []
     ticks = itertools.count()
+    hooks = Hooks(
+        on_record=lambda record: None,
+        on_step=lambda chunks, loss: None,
+        clock=lambda: float(next(ticks)),
+        stop=StopRequest(),
+    )
     with reproducible(CPU):
         torch.manual_seed(0)
-        best = fit(
-            task,
-            settings,
-            plan,
-            CPU,
-            on_record=records.append,
-            on_step=lambda chunks, loss: None,
-            clock=lambda: float(next(ticks)),
-        )
-    return best, records
+        return fit(task, settings, plan, World(), hooks)
 
 
 def test_every_row_is_seen_once_an_epoch_and_the_best_evaluation_is_kept(corpus: Corpus) -> None:
@@ -168,13 +174,12 @@ def test_torch_is_left_as_it_was(corpus: Corpus) -> None:
 def test_a_loss_that_is_not_finite_stops_before_the_weights_move_and_names_the_row(corpus: Corpus) -> None:
     task = Regression(corpus, [0.1] * 3)
     before = {name: value.clone() for name, value in task.network.state_dict().items()}
-    usual = task.loss
+    usual = task.losses
 
-    def poisoned(network: nn.Module, inputs: Inputs, batch: Batch) -> LossSum:
-        loss = usual(network, inputs, batch)
-        return LossSum(loss.total * float("nan"), loss.weight) if 17 in batch.rows else loss
+    def poisoned(module: nn.Module, inputs: Inputs, batch: Batch, *others: object) -> torch.Tensor:
+        return usual(module, inputs, batch, *others) * (float("nan") if 17 in batch.rows else 1.0)  # type: ignore[arg-type]
 
-    task.loss = poisoned  # type: ignore[method-assign]
+    task.losses = poisoned  # type: ignore[method-assign]
     # One batch an epoch: row 17 is in the first.
     with pytest.raises(LeechError, match=r"rows 17\.") as caught:
         run(task, config(), Plan(80, 3, 1, 1))

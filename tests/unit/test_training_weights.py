@@ -14,9 +14,11 @@ from leech.data.batches import Inputs, iterate_batches
 from leech.data.compose import merge
 from leech.data.config import MergeConfig
 from leech.data.corpus import Corpus
+from leech.models.noise import Draw
 from leech.training.checks import examine
 from leech.training.config import TrainConfig
 from leech.training.task import ClassificationTask
+from leech.training.world import World
 from planted import STAMP, planted_chunks, write_chunks
 
 
@@ -25,10 +27,14 @@ class Certain(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.logit = nn.Parameter(torch.tensor(1.0))
+        self.output = nn.Linear(1, 1, bias=False)
+        nn.init.ones_(self.output.weight)
+
+    def summarise(self, inputs: Inputs, draw: Draw | None) -> torch.Tensor:
+        return torch.ones(len(inputs.signal), 1)
 
     def forward(self, inputs: Inputs) -> torch.Tensor:
-        return self.logit.expand(len(inputs.signal), 1)
+        return self.output(self.summarise(inputs, None))
 
 
 def task(folder: Path, weights: list[str], **values: object) -> ClassificationTask:
@@ -49,8 +55,10 @@ def task(folder: Path, weights: list[str], **values: object) -> ClassificationTa
 def sums(work: ClassificationTask) -> tuple[float, float]:
     """Return the loss of the whole training split as a sum, and its weight."""
     (batch,) = iterate_batches(work.corpus, work.epoch_rows(0), 1000, ())
-    loss = work.loss(work.network, batch.inputs, batch)
-    return float(loss.total.detach()), float(loss.weight)
+    draw = Draw(torch.from_numpy(batch.rows), 0)
+    (total,) = work.losses(work.module, batch.inputs, batch, draw, 0.0).tolist()
+    (weight,) = work.weights(batch).tolist()
+    return total, weight
 
 
 def test_a_chunk_counts_as_often_as_its_corpus_weighs(tmp_path: Path) -> None:
@@ -79,7 +87,7 @@ def test_classes_are_balanced_by_what_they_weigh(tmp_path: Path) -> None:
     assert loss / weight == pytest.approx((right + wrong) / 2, rel=1e-5)
     assert charged.sum() == 15
     # Validation is weighted alike; its shares of weight need not be those of training.
-    ours = work.validate(work.network, torch.device("cpu"))["loss"]
+    ours = work.validate(work.network, World())["loss"]
     assert ours is not None
     validation = examine(work.corpus, None).validation
     positive = work.corpus.gather(validation, ["label"])["label"] == work.corpus.labels.index("charged")

@@ -60,6 +60,7 @@ def prepare(
     progress, stamp = session.start([sources, recipe, config], inputs, output)
     result = run(sources, recipe, config, output, force=force, progress=progress, stamp=stamp)
     session.show(result, as_json=as_json)
+    result.refuse_incomplete()
 
 
 @click.command(cls=ManyValues)

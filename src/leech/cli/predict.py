@@ -38,3 +38,4 @@ def predict(
     progress, stamp = session.start([sources, config], inputs, output)
     result = run(model, sources, config, output, force=force, progress=progress, stamp=stamp)
     session.show(result, as_json=as_json)
+    result.refuse_incomplete()

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from leech.data.levels import UNKNOWN_BASE, KmerTable, encode_bases
 from leech.data.recipe import CONTEXT_BASES, Recipe
+from leech.data.refine import MARGIN_BASES
 from leech.data.sites import BedSites, Place, ReadSites, SiteFile
 from leech.errors import InputError
 
@@ -38,6 +39,8 @@ class Site:
     :ivar motif_end: position behind its last base.
     :ivar sequence: base codes of the base window with context, uint8 (num_bases + 2 * CONTEXT_BASES,).
     :ivar expected_level: expected normalised level of the feature bases, float32; None without a k-mer table.
+    :ivar stretch_level: the same for the base window with MARGIN_BASES on either side, of the sequence as it is even where
+        ``sequence`` is masked, since it never enters a chunk; None without refinement.
     :ivar label: state of the reads with this site; None where a file of sites does not say it.
     """
 
@@ -47,6 +50,7 @@ class Site:
     sequence: NDArray[np.uint8]
     expected_level: NDArray[np.float32] | None
     label: str | None = None
+    stretch_level: NDArray[np.float32] | None = None
 
 
 def read_fasta(path: Path) -> dict[str, str]:
@@ -119,12 +123,15 @@ def describe_site(
     if not 0 <= focus < len(codes):
         return "focus_outside_reference"
     # Before levels are looked up: the level of a base tells of its neighbours too.
-    codes = _masked(codes, focus, recipe.mask_sequence)
-    expected = None
+    unmasked, codes = codes, _masked(codes, focus, recipe.mask_sequence)
+    expected = stretch = None
     if table is not None:
         assert recipe.kmer_centre is not None
         levels = table.expected(codes, recipe.kmer_centre)
         expected = _window(levels, focus + recipe.feature_start, recipe.num_feature_bases, np.float32(np.nan))
+        if recipe.refinement == "kmer":
+            first, length = focus - recipe.bases_before - MARGIN_BASES, recipe.num_bases + 2 * MARGIN_BASES
+            stretch = _window(table.expected(unmasked, recipe.kmer_centre), first, length, np.float32(np.nan))
     before = recipe.bases_before + CONTEXT_BASES
     return Site(
         focus=focus,
@@ -133,6 +140,7 @@ def describe_site(
         sequence=_window(codes, focus - before, recipe.num_bases + 2 * CONTEXT_BASES, np.uint8(UNKNOWN_BASE)),
         expected_level=expected,
         label=label,
+        stretch_level=stretch,
     )
 
 

@@ -1,15 +1,19 @@
 """Chunks to torch batches.
 
-Hides: the arithmetic that turns stored columns into network inputs, and the order of an epoch. Belongs here: all that
-is derived per batch (normalised signal, base boundaries, feature channels); one-hot encodings belong to the network's
-input layers, so that they happen on its device. The only torch module of ``data/``. Invariants: the rows of batch b of
-an epoch depend on (rows, seed, epoch, batch size) alone, never on who asks; inputs are in the frames of ``recipe.py``.
+Hides: the arithmetic that turns stored columns into network inputs. Belongs here: all that is derived per batch (normalised
+signal, base boundaries, feature channels); one-hot encodings belong to the network's input layers, so that they happen on
+its device, and the order of an epoch to ``leech.training.samplers``. The only torch module of ``data/``. Invariants: rows
+come in the order in which they were asked for; inputs are in the frames of ``recipe.py``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+import queue
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 import torch
@@ -46,11 +50,13 @@ class Batch(NamedTuple):
 
     :ivar rows: int64 (n,), global row numbers in the corpus.
     :ivar labels: int64 (n,), label codes of the corpus.
+    :ivar columns: further columns of the corpus that were asked for.
     """
 
     inputs: Inputs
     rows: NDArray[np.int64]
     labels: NDArray[np.int64]
+    columns: Mapping[str, NDArray[Any]] = MappingProxyType({})
 
 
 INPUT_COLUMNS = (
@@ -91,21 +97,67 @@ def make_inputs(columns: Mapping[str, NDArray[Any]], recipe: Recipe, features: S
     )
 
 
-def epoch_order(rows: NDArray[np.int64], seed: int, epoch: int) -> NDArray[np.int64]:
-    """Return the rows of one epoch in their order: a permutation that depends on (seed, epoch) alone."""
-    return np.random.default_rng([seed, epoch]).permutation(rows)
+def load_batch(corpus: Corpus, rows: NDArray[np.int64], features: Sequence[str], columns: Sequence[str] = ()) -> Batch:
+    """Return the given rows as one batch.
+
+    :param columns: columns to be returned beside inputs and labels.
+    """
+    names = [*INPUT_COLUMNS, "label"] + (["expected_level"] if corpus.has_column("expected_level") else [])
+    found = corpus.gather(rows, [*names, *(name for name in columns if name not in names)])
+    return Batch(
+        inputs=make_inputs(found, corpus.recipe, features),
+        rows=rows,
+        labels=found["label"].astype(np.int64),
+        columns={name: found[name] for name in columns},
+    )
+
+
+T = TypeVar("T")
+
+
+def prefetched(items: Iterable[T], depth: int = 2) -> Iterator[T]:
+    """Yield the items, of which up to ``depth`` are made ahead of time in a thread.
+
+    Gathering and normalising release the interpreter's lock, so a thread keeps up with a network, and shares the mapped
+    pages that a process would have to map again.
+    """
+    ready: queue.Queue[tuple[T | None, BaseException | None]] = queue.Queue(depth)
+    abandoned = threading.Event()
+
+    def put(item: tuple[T | None, BaseException | None]) -> None:
+        while not abandoned.is_set():
+            with suppress(queue.Full):
+                ready.put(item, timeout=0.1)
+                return
+
+    def fill() -> None:
+        try:
+            for item in items:
+                put((item, None))
+                if abandoned.is_set():
+                    return
+            put((None, StopIteration()))
+        except BaseException as error:
+            put((None, error))
+
+    thread = threading.Thread(target=fill, daemon=True)
+    thread.start()
+    try:
+        while True:
+            item, error = ready.get()
+            if isinstance(error, StopIteration):
+                return
+            if error is not None:
+                raise error
+            yield cast("T", item)
+    finally:
+        abandoned.set()
+        thread.join()
 
 
 def iterate_batches(
     corpus: Corpus, rows: NDArray[np.int64], batch_size: int, features: Sequence[str]
 ) -> Iterator[Batch]:
     """Yield the rows in the order given, ``batch_size`` at a time; the last batch may be short, none is dropped."""
-    names = [*INPUT_COLUMNS, "label"] + (["expected_level"] if corpus.has_column("expected_level") else [])
     for start in range(0, len(rows), batch_size):
-        chosen = rows[start : start + batch_size]
-        columns = corpus.gather(chosen, names)
-        yield Batch(
-            inputs=make_inputs(columns, corpus.recipe, features),
-            rows=chosen,
-            labels=columns["label"].astype(np.int64),
-        )
+        yield load_batch(corpus, rows[start : start + batch_size], features)

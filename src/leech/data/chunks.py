@@ -25,11 +25,12 @@ from leech.data.moves import (
     in_query,
     moves_agree,
 )
-from leech.data.normalise import Normalisation, normalise
+from leech.data.normalise import Normalisation, median_mad, normalise
 from leech.data.pod5 import RawRead
 from leech.data.reads import AlignedRead
 from leech.data.reasons import USED
 from leech.data.recipe import Recipe
+from leech.data.refine import MARGIN_BASES, RefinementTally, refine_bounds
 
 _LONGEST_DWELL = np.iinfo(np.uint16).max
 """Dwell is stored in 16 bits; a base held for more than 16 s at 4 kHz counts as this long."""
@@ -43,6 +44,7 @@ class CutResult(NamedTuple):
     :ivar sample_rates: Hz by run name.
     :ivar junction: reads that could be cut, by (label, state of the motif in the alignment), whether or not
         ``require_clean_junction`` then took them out; a missing label is the empty text.
+    :ivar refinement: what became of the used reads' boundaries; empty without refinement.
     :ivar num_context_cut: chunks whose ``context_bases`` span more samples than the window has.
     """
 
@@ -51,6 +53,7 @@ class CutResult(NamedTuple):
     sample_rates: dict[str, int]
     junction: Counter[tuple[str, int]]
     num_context_cut: int
+    refinement: RefinementTally
 
 
 class Candidate(NamedTuple):
@@ -128,13 +131,40 @@ def _query_bounds(candidates: Sequence[Candidate], recipe: Recipe) -> ReadBounds
 
 
 def _window_bounds(
-    candidates: Sequence[Candidate], alignments: Alignments, query_bounds: ReadBounds, recipe: Recipe
+    candidates: Sequence[Candidate], alignments: Alignments, query_bounds: ReadBounds, recipe: Recipe, margin: int
 ) -> NDArray[np.int64]:
-    """Return the boundaries of the base windows' bases in each read's signal, (num_reads, num_bases + 1)."""
-    first = np.array([candidate.site.focus - recipe.bases_before for candidate in candidates], dtype=np.int64)
+    """Return the boundaries of the base windows' bases in each read's signal, (num_reads, num_bases + 1).
+
+    :param margin: bases on either side of the base window whose boundaries are wanted too.
+    """
+    before, num_bases = recipe.bases_before + margin, recipe.num_bases + 2 * margin
+    first = np.array([candidate.site.focus - before for candidate in candidates], dtype=np.int64)
     if recipe.anchor == "basecall":
-        return query_bounds.at(first, recipe.num_bases)
-    return alignments.bounds(query_bounds, first, recipe.num_bases)
+        return query_bounds.at(first, num_bases)
+    return alignments.bounds(query_bounds, first, num_bases)
+
+
+def _refine(
+    rows: dict[str, NDArray[Any]],
+    candidates: Sequence[Candidate],
+    signals: Sequence[NDArray[np.int16]],
+    wide_bounds: NDArray[np.int64],
+    recipe: Recipe,
+) -> tuple[NDArray[np.int64], RefinementTally]:
+    """Return the base windows' boundaries, refined within windows that are MARGIN_BASES wider, and what became of them."""
+    tally = RefinementTally()
+    window = slice(MARGIN_BASES, MARGIN_BASES + recipe.num_bases + 1)
+    base_bounds = np.empty((len(candidates), recipe.num_bases + 1), dtype=np.int64)
+    focus = MARGIN_BASES + recipe.bases_before
+    for row, (candidate, signal) in enumerate(zip(candidates, signals, strict=True)):
+        assert candidate.site.stretch_level is not None
+        # Levels are in units of a read's spread, whatever normalisation the chunks get.
+        spread = median_mad(candidate.used)
+        refinement = refine_bounds(signal, wide_bounds[row], candidate.site.stretch_level, focus, spread)
+        base_bounds[row] = refinement.bounds[window]
+        rows["refined"][row] = refinement.outcome == "refined"
+        tally.add(refinement)
+    return base_bounds, tally
 
 
 def focus_samples(base_bounds: NDArray[np.int64], recipe: Recipe) -> NDArray[np.int64]:
@@ -184,17 +214,21 @@ def cut(
     rows = _allocate(len(candidates), recipe)
     rows["junction_indel"][:] = states
     query_bounds = _query_bounds(candidates, recipe)
-    base_bounds = _window_bounds(candidates, alignments, query_bounds, recipe)
+    turned = [candidate.used[::-1] if recipe.reverse_signal else candidate.used for candidate in candidates]
+    if recipe.refinement == "none":
+        base_bounds, tally = _window_bounds(candidates, alignments, query_bounds, recipe, 0), RefinementTally()
+    else:
+        wide_bounds = _window_bounds(candidates, alignments, query_bounds, recipe, MARGIN_BASES)
+        base_bounds, tally = _refine(rows, candidates, turned, wide_bounds, recipe)
     rows["median_dwell"][:] = query_bounds.median_dwell()
     rows["shift"][:] = [normalisation.shift for normalisation in normalisations]
     rows["scale"][:] = [normalisation.scale for normalisation in normalisations]
     rows["dwell"][:] = np.minimum(np.diff(base_bounds, axis=1), _LONGEST_DWELL)
-    turned = [candidate.used[::-1] if recipe.reverse_signal else candidate.used for candidate in candidates]
     num_context_cut = _fill_signal(rows, candidates, turned, base_bounds, recipe)
     _fill_levels(rows, turned, base_bounds, recipe)
     categories = _fill_descriptions(rows, candidates, references, label, sample)
     rates = {candidate.raw.run.run: candidate.raw.run.sample_rate for candidate in candidates}
-    return CutResult(ChunkArrays(rows, categories), tuple(outcomes), rates, junction, num_context_cut)
+    return CutResult(ChunkArrays(rows, categories), tuple(outcomes), rates, junction, num_context_cut, tally)
 
 
 def _find_candidates(

@@ -14,10 +14,10 @@ from leech.config import knob
 
 @dataclass(frozen=True, kw_only=True)
 class ReadSources:
-    """Where reads come from."""
+    """Where reads come from, and how much of them may be missing or bad."""
 
     pod5: tuple[Path, ...] = knob(help="POD5 file or directory tree; give it again, or several paths after it.")
-    bam: Path = knob(help="Aligned BAM with move tables (mv, ts, ns tags); '-' reads standard input.")
+    bam: Path = knob(help="Aligned BAM, SAM or CRAM with move tables (mv, ts, ns tags); '-' reads standard input.")
     reference: Path = knob(help="FASTA of the references in the BAM.")
     read_sites: Path | None = knob(
         None,
@@ -26,6 +26,16 @@ class ReadSources:
     )
     min_mapq: int = knob(
         0, minimum=0, maximum=255, help="Smallest mapping quality used; isodecoders give good reads 0."
+    )
+    strict: bool = knob(
+        False,
+        help="Stop before any work at a POD5 file that cannot be read, and make it an error when a read has no signal.",
+    )
+    max_fail_frac: float | None = knob(
+        None,
+        minimum=0.0,
+        maximum=1.0,
+        help="Largest share of the mapped primary reads that may fail; more is an error. Default: a warning above 0.5.",
     )
 
 
@@ -36,6 +46,10 @@ class PrepareConfig:
     label: str | None = knob(None, help="State of every read of this library, for example 'charged'.")
     sample: str | None = knob(None, help="Sample name; default: the POD5 run information's.")
     kmer_table: Path | None = knob(None, help="K-mer level table (KMER<TAB>level, gzip allowed) for expected levels.")
+    sort: Literal["records", "read_id"] = knob(
+        "records",
+        help="Order of the chunks: that of the records, or ascending read id, which is the same for any order of records.",
+    )
     sites: Path | None = knob(
         None,
         help="BED with one site per reference (reference, start, end, and optionally name); the interval's first base "
@@ -91,7 +105,7 @@ class MergeConfig:
         help="Weight of a corpus's chunks in the training loss; 1 where none is given. Repeatable.",
     )
     positive_label: str | None = knob(None, help="Which of two labels counts as positive; training needs to know.")
-    seed: int = knob(0, minimum=0, maximum=2**64 - 1, help="Seed of the split and of what is left out.")
+    seed: int = knob(0, minimum=0, help="Seed of the split and of what is left out.")
 
     def __post_init__(self) -> None:
         given = " ".join(f"{share:g}" for share in self.split)

@@ -35,6 +35,9 @@ UNUSED_CODE = 255
 CATEGORICAL = ("reference", "flow_cell", "run", "sample", "label")
 """Columns of integer codes whose names stand in the manifest, in order of first appearance."""
 
+_SORTED_AT_ONCE = 4096
+"""Rows in memory at a time while a corpus is sorted."""
+
 Array = NDArray[Any]
 
 
@@ -68,6 +71,8 @@ def column_layout(recipe: Recipe) -> dict[str, tuple[np.dtype[Any], tuple[int, .
     }
     if recipe.kmer_table_sha256 is not None:
         layout["expected_level"] = ("<f4", bases)
+    if recipe.refinement != "none":
+        layout["refined"] = ("|u1", ())
     return {name: (np.dtype(code), shape) for name, (code, shape) in layout.items()}
 
 
@@ -189,9 +194,22 @@ class CorpusWriter:
         mapped: Array = table[local]
         return mapped
 
-    def finish(self, *, counts: Mapping[str, int], runs: Mapping[str, int], settings: Mapping[str, Any]) -> Manifest:
-        """Close the columns and write the manifest."""
+    def finish(
+        self,
+        *,
+        counts: Mapping[str, int],
+        runs: Mapping[str, int],
+        settings: Mapping[str, Any],
+        by_read_id: bool = False,
+    ) -> Manifest:
+        """Close the columns and write the manifest.
+
+        :param by_read_id: put the chunks into ascending order of read id first, those of one read in the order in which
+            they were written; takes 24 bytes of memory per chunk and writes each column once more.
+        """
         columns = {name: file.close() for name, file in self._files.items()}
+        if by_read_id:
+            columns = self._sorted_columns()
         return write_manifest(
             self.folder,
             kind="chunks",
@@ -203,6 +221,25 @@ class CorpusWriter:
             runs={name: runs[name] for name in self._codes["run"]},
             settings=dict(settings),
         )
+
+    def _sorted_columns(self) -> dict[str, dict[str, Any]]:
+        ids = np.load(self.folder / "read_id.npy", allow_pickle=False)
+        halves = ids.view(">u8").reshape(-1, 2)
+        order = np.lexsort((halves[:, 1], halves[:, 0]))
+        del ids, halves
+        codes, self._codes = self._codes, {name: {} for name in CATEGORICAL}
+        columns = {}
+        for name in self._files:
+            path, partial = self.folder / f"{name}.npy", self.folder / f"{name}.sorting"
+            unsorted = np.load(path, mmap_mode="r", allow_pickle=False)
+            file = _ColumnFile(partial, unsorted.dtype, unsorted.shape[1:])
+            for start in range(0, len(order), _SORTED_AT_ONCE):
+                values = unsorted[order[start : start + _SORTED_AT_ONCE]]
+                # Names are numbered by first appearance, and other rows come first now.
+                file.append(self._recode(name, values, list(codes[name])) if name in CATEGORICAL else values)
+            columns[name] = file.close()
+            partial.replace(path)
+        return columns
 
 
 class Corpus:

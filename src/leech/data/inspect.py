@@ -16,10 +16,10 @@ import numpy as np
 
 from leech.config import to_mapping
 from leech.console import Table
+from leech.data.accounts import ladder_table
 from leech.data.config import InspectConfig
 from leech.data.corpus import SPLITS, UNUSED_CODE, Corpus
 from leech.data.page import render_page
-from leech.data.prepare import ladder_table
 from leech.data.reasons import REASONS, Counts
 from leech.data.squiggle import Spread, View, view
 from leech.provenance import Stamp, atomic_file

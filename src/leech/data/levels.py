@@ -1,8 +1,8 @@
 """Expected current levels of sequences: k-mer tables and what is known without one.
 
-Hides: the table's file format and the arithmetic of k-mer codes. Belongs here: expected levels per base; boundary
-refinement against them. Invariants: base codes are A C G T = 0 1 2 3 and 4 for anything else; sequences run 5'->3';
-a base whose k-mer is not wholly known has the level NaN.
+Hides: the table's file format and the arithmetic of k-mer codes. Belongs here: expected levels per base; refining
+boundaries against them is ``refine.py``'s. Invariants: base codes are A C G T = 0 1 2 3 and 4 for anything else;
+sequences run 5'->3'; a base whose k-mer is not wholly known has the level NaN.
 """
 
 from __future__ import annotations

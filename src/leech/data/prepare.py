@@ -1,40 +1,43 @@
 """From POD5 and BAM to a corpus: ``leech data prepare``.
 
 Hides: the order of the steps. Belongs here: joining a stream of chunks, a writer and the counts; how reads become chunks
-lies in ``stream.py`` and ``chunks.py``. Invariants: the corpus does not depend on the number of workers; every record seen
-is counted once; nothing stands under the final name before it is complete.
+lies in ``stream.py`` and ``chunks.py``. Invariants: the corpus does not depend on the number of workers, nor, sorted by
+read id, on the order of the records; every record seen is counted once; nothing stands under the final name before it is
+complete.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from leech.console import Progress, Table, logger
+from leech.data.accounts import ladder_table, refuse_incomplete
 from leech.data.config import PrepareConfig, ReadSources
 from leech.data.corpus import CorpusWriter
 from leech.data.frame import FrameVerdict
 from leech.data.levels import KmerTable
-from leech.data.reasons import NOT_A_LOSS, REASONS, Counts
+from leech.data.pod5 import BadFile
+from leech.data.reasons import Counts
 from leech.data.recipe import Recipe
 from leech.data.recut import record_inputs
+from leech.data.refine import RefinementTally
 from leech.data.sites import BedSites, settle_labels, settle_sites
 from leech.data.stream import open_stream
 from leech.errors import InputError
 from leech.provenance import Stamp, atomic_folder
-
-_ALARMING_SHARE = 0.5
-"""Share of candidate reads lost to one reason above which a warning says so."""
 
 
 @dataclass(frozen=True)
 class PrepareResult:
     """What ``prepare`` made.
 
+    :ivar bad_files: POD5 files that could not be read; their reads are missing.
+    :ivar num_files: of all POD5 files, the bad ones too.
     :ivar junction: reads that could be cut by label and state of the motif in their alignment.
     """
 
@@ -43,30 +46,32 @@ class PrepareResult:
     counts: Counts
     recipe: Recipe
     frame: FrameVerdict
+    bad_files: Sequence[BadFile]
+    num_files: int
     junction: dict[str, dict[str, int]]
+    refinement: RefinementTally | None
 
     def to_mapping(self) -> dict[str, Any]:
         """Return plain types, ready for JSON."""
-        return {
+        content = {
             "path": str(self.path),
             "num_chunks": self.num_chunks,
             "counts": self.counts.ladder(),
             "junction": self.junction,
+            "unreadable_pod5": {str(file.path): file.why for file in self.bad_files},
         }
+        return content if self.refinement is None else {**content, "refinement": self.refinement.to_mapping()}
+
+    def refuse_incomplete(self) -> None:
+        """Fail the run when POD5 files were left out; the corpus of the others stands.
+
+        :raises InputError: with the files' names.
+        """
+        refuse_incomplete(self.bad_files, self.num_files)
 
     def tables(self) -> list[Table]:
-        """Return the ladder of counts and the yield of a clean junction by label."""
-        return [ladder_table(self.counts), junction_table(self.junction)]
-
-
-def ladder_table(counts: Counts) -> Table:
-    """Return records by outcome, with their share and what each reason means."""
-    seen = max(counts.seen, 1)
-    rows = [
-        (outcome, str(number), f"{number / seen:.1%}", REASONS[outcome].meaning if outcome in REASONS else "")
-        for outcome, number in counts.ladder().items()
-    ]
-    return Table(title="Records", columns=("outcome", "records", "share", "meaning"), rows=tuple(rows))
+        """Return the ladder of counts, the yield of a clean junction by label and what became of boundaries."""
+        return [ladder_table(self.counts), junction_table(self.junction), *refinement_tables(self.refinement)]
 
 
 JUNCTION_STATES = ("clean", "indel", "not_covered")
@@ -83,43 +88,19 @@ def junction_table(junction: Mapping[str, Mapping[str, int]]) -> Table:
     return Table(title="Motif in the alignment of reads that can be cut", columns=columns, rows=tuple(rows))
 
 
+def refinement_tables(tally: RefinementTally | None) -> list[Table]:
+    """Return what became of the used reads' boundaries as a table; none without refinement."""
+    if tally is None:
+        return []
+    rows = [(what, "" if value is None else f"{value}") for what, value in tally.to_mapping().items()]
+    return [Table(title="Boundary refinement", columns=("what", "value"), rows=tuple(rows))]
+
+
 def _by_label(junction: Mapping[tuple[str, int], int]) -> dict[str, dict[str, int]]:
     labels = sorted({label for label, _ in junction})
     return {
         label: {name: junction.get((label, code), 0) for code, name in enumerate(JUNCTION_STATES)} for label in labels
     }
-
-
-def warn_about_losses(counts: Counts) -> None:
-    """Warn when one reason took more than half of the records that could have been used."""
-    candidates = counts.seen - sum(counts.by_outcome[reason] for reason in NOT_A_LOSS)
-    for reason, number in counts.by_outcome.items():
-        if reason in REASONS and reason not in NOT_A_LOSS and number > _ALARMING_SHARE * candidates:
-            logger.warning(
-                "%.1f %% of %d candidate records were skipped: %s (%s). %s",
-                100 * number / candidates,
-                candidates,
-                reason,
-                REASONS[reason].meaning,
-                REASONS[reason].remedy,
-            )
-
-
-def refuse_empty(counts: Counts, bam: Path) -> None:
-    """Raise when no record could be used.
-
-    :raises InputError: with the most frequent reason and what to do about it.
-    """
-    if counts.used:
-        return
-    reason = counts.top_reason()
-    if reason is None:
-        raise InputError(f"BAM '{bam}' holds no records, so there is nothing to use.")
-    raise InputError(
-        f"None of the {counts.seen} records of '{bam}' could be used; most often ({counts.by_outcome[reason]}) because: "
-        f"{reason}, {REASONS[reason].meaning}. All reasons: {json.dumps(counts.ladder())}.",
-        hint=REASONS[reason].remedy,
-    )
 
 
 def prepare(
@@ -138,8 +119,9 @@ def prepare(
     :param recipe: what is cut; the k-mer table's digest and centre are filled in here.
     :param output: folder of the corpus; appears when it is complete.
     :param force: replace an existing folder.
+    :raises ConfigError: refinement is asked for without a k-mer table.
     :raises InputError: unusable files, or no usable record at all.
-    :raises MismatchError: the reads contradict the recipe's signal frame.
+    :raises MismatchError: the reads contradict the recipe's signal frame, or refinement lowers their level correlation.
     """
     table = None if config.kmer_table is None else KmerTable.load(config.kmer_table)
     if table is not None:
@@ -156,6 +138,7 @@ def prepare(
     runs: dict[str, int] = {}
     junction: Counter[tuple[str, int]] = Counter()
     num_context_cut = 0
+    refinement = None if recipe.refinement == "none" else RefinementTally()
     with atomic_folder(output, force=force) as folder:
         with (
             open_stream(sources, recipe, table, sites, label=config.label, sample=config.sample) as stream,
@@ -168,13 +151,14 @@ def prepare(
                     runs.update(batch.cut.sample_rates)
                     junction.update(batch.cut.junction)
                     num_context_cut += batch.cut.num_context_cut
+                    if refinement is not None:
+                        refinement.merge(batch.cut.refinement)
                     task.advance(len(batch.records))
-            refuse_empty(counts, sources.bam)
-            settings = {
-                "min_mapq": sources.min_mapq,
-                "frame": stream.frame.to_mapping(),
-                "junction": _by_label(junction),
-            }
+            stream.settle(counts, writer.num_chunks)
+            settings: dict[str, Any] = {"min_mapq": sources.min_mapq, "junction": _by_label(junction)}
+            if refinement is not None:
+                refinement.refuse_harm()
+                settings["refinement"] = refinement.to_mapping()
             if recipe.context_bases is not None:
                 settings["num_context_cut"] = num_context_cut
             if isinstance(sites, BedSites):
@@ -183,10 +167,11 @@ def prepare(
                 settings["read_sites_sha256"] = sites.sha256
             if table is not None:
                 table.save(folder)
-            writer.finish(counts=counts.ladder(), runs=runs, settings=settings)
+            writer.finish(counts=counts.ladder(), runs=runs, settings=settings, by_read_id=config.sort == "read_id")
+        # Votes come from the first records, so they depend on the records' order, and the manifest must not.
+        (folder / "frame.json").write_text(json.dumps(stream.frame.to_mapping(), indent=2) + "\n", encoding="utf-8")
         record_inputs(folder, output, sources)
         stamp.write(folder)
-    warn_about_losses(counts)
     if num_context_cut:
         logger.warning(
             "%d of %d chunks hold more samples in %d + 1 + %d bases than fit into the window's %d + %d, and were cut at "
@@ -197,4 +182,14 @@ def prepare(
             recipe.samples_before,
             recipe.samples_after,
         )
-    return PrepareResult(output, counts.used, counts, stream.recipe, stream.frame, _by_label(junction))
+    return PrepareResult(
+        path=output,
+        num_chunks=counts.used,
+        counts=counts,
+        recipe=stream.recipe,
+        frame=stream.frame,
+        bad_files=stream.bad_files,
+        num_files=stream.num_files,
+        junction=_by_label(junction),
+        refinement=refinement,
+    )

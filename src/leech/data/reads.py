@@ -1,16 +1,14 @@
-"""BAM records: which are used, and what of them a chunk needs.
+"""Alignment records: which are used, and what of them a chunk needs.
 
-Hides: pysam, tags and flags. Belongs here: deciding from a record alone (and from which POD5 file holds its signal)
-whether it can be used; decisions that need the signal are made in ``chunks.py``. Invariants: every record gets exactly one
-answer, an :class:`AlignedRead` or a reason of ``reasons.py``; records keep their order; nothing of pysam leaves the
-process that opened the file, so that reads travel to workers.
+Hides: tags and flags. Belongs here: deciding from a record alone (and from which POD5 file holds its signal) whether it
+can be used; decisions that need the signal are made in ``chunks.py``, files are opened in ``alignments.py``. Invariants:
+every record gets exactly one answer, an :class:`AlignedRead` or a reason of ``reasons.py``; records keep their order;
+nothing of pysam leaves the process that opened the file, so that reads travel to workers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -18,8 +16,10 @@ import pysam
 
 from leech.data.anchors import ReadAnchor, Site, Sites
 from leech.data.moves import Cigar
-from leech.data.pod5 import Pod5Index, pack_read_id
-from leech.errors import InputError
+from leech.data.pod5 import Pod5Index, pack_read_id, unpack_read_id
+
+_ID = np.dtype([("high", ">u8"), ("low", ">u8")])
+"""A read id as numpy sorts it; its own bytes type would drop trailing zeros."""
 
 
 class MoveTable(NamedTuple):
@@ -54,40 +54,6 @@ class AlignedRead(NamedTuple):
     signal_start: int
     signal_end: int | None
     site: Site | None = None
-
-
-@contextmanager
-def open_alignments(path: Path) -> Iterator[pysam.AlignmentFile]:
-    """Open BAM or SAM for reading from start to end; no index is needed, ``-`` is standard input.
-
-    :raises InputError: not there or not an alignment file.
-    """
-    # htslib would otherwise write its own lines about a missing index between ours.
-    verbosity = pysam.set_verbosity(0)
-    try:
-        if str(path) != "-" and not path.is_file():
-            raise InputError(f"BAM '{path}' does not exist.")
-        try:
-            file = pysam.AlignmentFile(str(path), "r", check_sq=False)
-        except (OSError, ValueError) as error:
-            raise InputError(f"Cannot read '{path}' as BAM or SAM: {error}.") from error
-        with file:
-            yield file
-    finally:
-        pysam.set_verbosity(verbosity)
-
-
-def iterate_records(file: pysam.AlignmentFile, path: Path) -> Iterator[pysam.AlignedSegment]:
-    """Yield all records in file order.
-
-    :raises InputError: the file ends in the middle of a record or is damaged.
-    """
-    try:
-        yield from file.fetch(until_eof=True)
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"BAM '{path}' cannot be read to its end: {error}.", hint="The file is truncated or damaged; copy it again."
-        ) from error
 
 
 def integer_tag(record: pysam.AlignedSegment, name: str) -> int | None:
@@ -171,8 +137,25 @@ def _flag_reason(record: pysam.AlignedSegment, min_mapq: int) -> str | None:
     return None
 
 
+class Overlap(NamedTuple):
+    """How the ids of the records and those of the POD5 files meet.
+
+    :ivar num_looked_up: records that were usable by themselves, so that their signal was looked for.
+    :ivar num_found: those among them whose signal lies in the files.
+    :ivar num_in_pod5: ids in the files.
+    :ivar example_in_bam: an id that was looked for in vain; None where all were found.
+    :ivar example_in_pod5: an id of the files; None where they hold none.
+    """
+
+    num_looked_up: int
+    num_found: int
+    num_in_pod5: int
+    example_in_bam: str | None
+    example_in_pod5: str | None
+
+
 class Examiner:
-    """Decides record by record; remembers which read ids were used.
+    """Decides record by record; remembers which read ids were used, in a byte per POD5 read and 16 per child.
 
     :param sites: per reference number of the BAM header, its site or the reason why it has none.
     :param anchor: finds the sites of reads on references that have none of their own.
@@ -184,15 +167,31 @@ class Examiner:
         self._sites, self._index, self._min_mapq, self._anchor = sites, index, min_mapq, anchor
         # One byte per read of the POD5 files; a set of ids would cost a hundred.
         self._used = np.zeros(len(index), dtype=bool)
-        self._used_children: set[bytes] = set()
+        self._used_children = IdSet()
+        self._num_looked_up = self._num_found = 0
+        self._missing: bytes | None = None
+
+    @property
+    def overlap(self) -> Overlap:
+        """What was found so far of what was looked for."""
+        missing, present = self._missing, self._index.example()
+        return Overlap(
+            self._num_looked_up,
+            self._num_found,
+            len(self._index),
+            None if missing is None else unpack_read_id(missing),
+            None if present is None else unpack_read_id(present),
+        )
 
     def examine(self, records: Sequence[pysam.AlignedSegment]) -> list[AlignedRead | str]:
         """Return, for each record, what a chunk needs of it or the reason why it is not used."""
         answers = [describe_record(record, self._min_mapq) for record in records]
         reads = [(place, answer) for place, answer in enumerate(answers) if not isinstance(answer, str)]
-        positions = self._index.positions([read.parent_id for _, read in reads])
-        for (place, read), position in zip(reads, positions.tolist(), strict=True):
+        positions = self._index.positions([read.parent_id for _, read in reads]).tolist()
+        for (place, read), position in zip(reads, positions, strict=True):
             site = self._sites[read.reference]
+            if position < 0 and self._missing is None:
+                self._missing = read.parent_id
             if isinstance(site, str):
                 answers[place] = site
             elif position < 0:
@@ -201,6 +200,8 @@ class Examiner:
                 answers[place] = "duplicate"
             else:
                 answers[place] = self._located(read, position, site, records[place])
+        self._num_looked_up += len(reads)
+        self._num_found += sum(position >= 0 for position in positions)
         return answers
 
     def _located(
@@ -214,10 +215,34 @@ class Examiner:
         return own if isinstance(own, str) else located._replace(site=own)
 
     def _is_repeated(self, read: AlignedRead, position: int) -> bool:
-        if read.read_id == read.parent_id:
-            repeated = bool(self._used[position])
-            self._used[position] = True
-        else:
-            repeated = read.read_id in self._used_children
-            self._used_children.add(read.read_id)
+        if read.read_id != read.parent_id:
+            return not self._used_children.add(read.read_id)
+        repeated = bool(self._used[position])
+        self._used[position] = True
         return repeated
+
+
+class IdSet:
+    """A growing set of 16-byte ids in about 16 bytes each, where Python's own takes a hundred."""
+
+    def __init__(self, fresh_limit: int = 50_000) -> None:
+        self._fresh: set[bytes] = set()
+        self._sorted = np.zeros(0, dtype=_ID)
+        self._fresh_limit = fresh_limit
+
+    def __len__(self) -> int:
+        return len(self._sorted) + len(self._fresh)
+
+    def add(self, read_id: bytes) -> bool:
+        """Add an id; return whether it was new."""
+        if read_id in self._fresh:
+            return False
+        wanted = np.frombuffer(read_id, dtype=_ID)
+        place = int(np.searchsorted(self._sorted, wanted)[0])
+        if place < len(self._sorted) and self._sorted[place] == wanted[0]:
+            return False
+        self._fresh.add(read_id)
+        if len(self._fresh) >= self._fresh_limit:
+            self._sorted = np.sort(np.concatenate([self._sorted, np.frombuffer(b"".join(self._fresh), dtype=_ID)]))
+            self._fresh.clear()
+        return True

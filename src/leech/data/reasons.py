@@ -122,6 +122,16 @@ class Counts:
         """Number of records that gave a chunk."""
         return self.by_outcome[USED]
 
+    @property
+    def candidates(self) -> int:
+        """Number of records that stand for a read of their own on a reference, used or failed."""
+        return self.seen - sum(self.by_outcome[reason] for reason in NOT_A_LOSS)
+
+    @property
+    def failed(self) -> int:
+        """Number of candidates that were not used."""
+        return self.candidates - self.used
+
     def ladder(self) -> dict[str, int]:
         """Return ``seen``, every reason that occurred in the order of examination, and ``used``."""
         reasons = {reason: self.by_outcome[reason] for reason in REASONS if self.by_outcome[reason]}
@@ -131,6 +141,11 @@ class Counts:
         """Return the most frequent reason for not using a record, or None when all were used."""
         reasons = {reason: number for reason, number in self.by_outcome.items() if reason != USED and number}
         return max(reasons, key=lambda reason: reasons[reason]) if reasons else None
+
+    def top_failure(self) -> str | None:
+        """Return the most frequent reason among the candidates, or None when all were used."""
+        lost = {name: number for name, number in self.by_outcome.items() if name in REASONS and name not in NOT_A_LOSS}
+        return max(lost, key=lambda name: lost[name]) if any(lost.values()) else None
 
     @classmethod
     def from_ladder(cls, ladder: Mapping[str, int]) -> Counts:

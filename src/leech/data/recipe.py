@@ -34,6 +34,7 @@ _AS_BEFORE: dict[str, Any] = {
     "context_bases": None,
     "dwell_offset": 0,
     "mask_sequence": "none",
+    "refinement": "none",
 }
 """Fields that came after recipes were first written, with the value that means what was done until then. At that value a
 field is no part of the digest, so that older corpora and models stay what they are."""
@@ -118,6 +119,11 @@ class Recipe:
     )
     reverse_signal: bool = knob(
         True, help="Signal runs 3'->5' in time, as for direct RNA; --no-reverse-signal for DNA."
+    )
+    refinement: Literal["none", "kmer"] = knob(
+        "none",
+        help="Move base boundaries around the focus to where the current fits the k-mer table's levels best; "
+        "needs a k-mer table.",
     )
     kmer_table_sha256: str | None = knob(
         None, expose=False, help="Digest of the k-mer level table's text, when expected levels are part of the chunks."

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -17,28 +19,26 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 import pysam
 
 from leech.console import logger
+from leech.data.accounts import settle
+from leech.data.alignments import AlignmentReader, open_alignments
 from leech.data.anchors import Sites, find_sites, read_fasta
 from leech.data.chunks import CutResult, cut
 from leech.data.config import ReadSources
 from leech.data.frame import MIN_VOTES, FrameVerdict, gather_evidence, judge_frame
 from leech.data.levels import KmerTable
-from leech.data.pod5 import Pod5Index, SignalSource, find_pod5
-from leech.data.reads import (
-    AlignedRead,
-    Examiner,
-    describe_record,
-    iterate_records,
-    open_alignments,
-)
+from leech.data.pod5 import BadFile, Pod5Index, SignalSource, find_pod5
+from leech.data.reads import AlignedRead, Examiner, describe_record
+from leech.data.reasons import Counts
 from leech.data.recipe import Recipe
 from leech.data.sites import SiteFile
-from leech.errors import LeechError
+from leech.errors import ConfigError, LeechError
 
 T = TypeVar("T")
 
@@ -92,17 +92,29 @@ class RecordBatch(NamedTuple):
 class ReadStream:
     """A run whose frame is checked and whose sites are known.
 
-    :ivar header: of the BAM.
     :ivar recipe: with the k-mer centre filled in.
     :ivar frame: what the first reads said.
+    :ivar bad_files: POD5 files that could not be read.
     """
 
-    header: pysam.AlignmentHeader
     recipe: Recipe
     frame: FrameVerdict
+    bad_files: tuple[BadFile, ...]
+    _sources: ReadSources
+    _alignments: AlignmentReader
     _records: Iterator[pysam.AlignedSegment]
     _examiner: Examiner
     _cutter: Cutter
+
+    @property
+    def header(self) -> pysam.AlignmentHeader:
+        """Header of the alignment file."""
+        return self._alignments.header
+
+    @property
+    def num_files(self) -> int:
+        """Number of POD5 files, the unreadable ones too."""
+        return len(self._cutter.files) + len(self.bad_files)
 
     def batches(self, size: int, workers: int) -> Iterator[RecordBatch]:
         """Yield all records, ``size`` at a time, with the chunks cut from them.
@@ -117,14 +129,33 @@ class ReadStream:
         else:
             yield from self._spread(jobs, workers)
 
+    def settle(self, counts: Counts, num_results: int) -> None:
+        """Judge the run once all batches were taken; see ``accounts.settle``.
+
+        :param num_results: chunks or calls that go into the output.
+        :raises LeechError: records are not accounted for, or too few could be used.
+        """
+        settle(
+            counts,
+            self._sources,
+            num_records=self._alignments.num_records,
+            num_results=num_results,
+            overlap=self._examiner.overlap,
+        )
+
     def _spread(
         self, jobs: Iterator[tuple[list[pysam.AlignedSegment], list[AlignedRead | str]]], workers: int
     ) -> Iterator[RecordBatch]:
         # A fresh interpreter per worker: a fork would copy locked mutexes of the threads that run here.
         context = multiprocessing.get_context("spawn")
         waiting: deque[tuple[list[pysam.AlignedSegment], list[AlignedRead | str], Future[CutResult]]] = deque()
+        of_others = multiprocessing.active_children()
         pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker, initargs=(self._cutter,))
         try:
+            with _signals_held():
+                # A worker is started for each task that finds none idle, and none is idle before it has started.
+                for _ in range(workers):
+                    pool.submit(_await_work)
             for records, answers in jobs:
                 waiting.append((records, answers, pool.submit(_cut_in_worker, _reads(answers))))
                 if len(waiting) > _BATCHES_AHEAD * workers:
@@ -132,12 +163,51 @@ class ReadStream:
             while waiting:
                 yield _await(*waiting.popleft())
         except BrokenProcessPool as error:
+            _end_children(of_others)
             raise LeechError(
-                "A worker process died before its reads were cut, so the result would be incomplete.",
-                hint="It was killed, most often for want of memory; run again with fewer --workers.",
+                "A worker process died before its reads were cut, so the result would be incomplete; nothing was kept.",
+                hint="It was killed, most often for want of memory (then give fewer --workers), or a POD5 file is damaged "
+                "or changed while it was read.",
             ) from error
+        except BaseException:
+            _end_children(of_others)
+            raise
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
+
+
+@contextmanager
+def _signals_held() -> Iterator[None]:
+    """Put off signals while workers start: a half-started one would end with a traceback of its own.
+
+    Processes started inside never get an interrupt; it is for this one to say so and to end them.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    caught: list[int] = []
+    handlers = {
+        number: signal.signal(number, lambda caught_number, _: caught.append(caught_number))
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for held in caught:
+            signal.raise_signal(held)
+
+
+def _end_children(but: Iterable[BaseProcess]) -> None:
+    """Kill the child processes that are not among ``but``.
+
+    A pool that breaks while it starts a worker would wait for that worker for ever.
+    """
+    for child in set(multiprocessing.active_children()) - set(but):
+        child.kill()
 
 
 @contextmanager
@@ -155,26 +225,47 @@ def open_stream(
 
     :param sites: the file of sites that the recipe's anchor means, see ``sites.py``.
     :param keep: which records are looked at; None for all.
+    :raises ConfigError: refinement is asked for without a k-mer table.
     :raises InputError: files that cannot be used.
     :raises MismatchError: the reads favour the other frame.
     """
-    index = Pod5Index.build(find_pod5(sources.pod5))
+    if recipe.refinement == "kmer" and table is None:
+        raise ConfigError(
+            "Boundary refinement needs the levels of a k-mer table, and none is given.",
+            hint="Add --kmer-table, or leave out --refinement.",
+        )
+    index = _index_pod5(sources)
     sequences = read_fasta(sources.reference)
-    with open_alignments(sources.bam) as file:
-        records = filter(keep or (lambda _: True), iterate_records(file, sources.bam))
+    with open_alignments(sources.bam, sources.reference) as alignments:
+        records = filter(keep or (lambda _: True), alignments.records())
         first = list(islice(records, _GUARD_RECORDS))
         frame = _check_frame(first, index, recipe, table)
         if table is not None:
             recipe = replace(recipe, kmer_centre=frame.kmer_centre)
-        known, anchor = find_sites(file.references, sequences, recipe, table, sites)
+        references = tuple(alignments.header.references)
+        known, anchor = find_sites(references, sequences, recipe, table, sites)
         yield ReadStream(
-            header=file.header,
             recipe=recipe,
             frame=frame,
+            bad_files=index.bad_files,
+            _sources=sources,
+            _alignments=alignments,
             _records=_chain(first, records),
             _examiner=Examiner(known, index, sources.min_mapq, anchor),
-            _cutter=Cutter(index.files, known, tuple(file.references), recipe, label, sample),
+            _cutter=Cutter(index.files, known, references, recipe, label, sample),
         )
+
+
+def _index_pod5(sources: ReadSources) -> Pod5Index:
+    index = Pod5Index.build(find_pod5(sources.pod5), strict=sources.strict)
+    for file in index.bad_files:
+        logger.warning("POD5 file %s; going on without it.", file)
+    if index.num_repeated:
+        logger.warning(
+            "%d read ids lie in the POD5 files more than once; of each, the first file's signal is used.",
+            index.num_repeated,
+        )
+    return index
 
 
 _worker: tuple[Cutter, SignalSource] | None = None
@@ -183,9 +274,22 @@ _worker: tuple[Cutter, SignalSource] | None = None
 
 def _start_worker(cutter: Cutter) -> None:
     global _worker
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     # One decoding thread per process: the processes are the parallelism.
     os.environ["RAYON_NUM_THREADS"] = "1"
     _worker = (cutter, SignalSource(cutter.files))
+
+
+def _end_with_parent() -> None:
+    """Kill this process once its parent is gone, which a worker waiting for work would never notice."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _await_work() -> None:
+    """Do nothing, in a worker that starts for it."""
 
 
 def _cut_in_worker(reads: Sequence[AlignedRead]) -> CutResult:

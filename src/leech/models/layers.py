@@ -17,6 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from leech.models.noise import Draw, row_dropout
+
 Axis = Literal["samples", "bases", "none"]
 
 
@@ -39,9 +41,14 @@ class Shape:
 
 
 class Geometry(NamedTuple):
-    """Where the bases of the base axis lie: float32 (n, num_bases + 1), boundaries in window samples."""
+    """What layers may know of the chunks beside their values.
+
+    :ivar edges: boundaries of the bases of the base axis in window samples, float32 (n, num_bases + 1).
+    :ivar draw: what dropout is drawn from in training; None leaves it to torch's generator.
+    """
 
     edges: Tensor
+    draw: Draw | None = None
 
 
 class Layer(nn.Module):
@@ -151,21 +158,26 @@ class Residual(Layer):
     def forward(self, values: Tensor, geometry: Geometry) -> Tensor:
         """Add the block's correction."""
         correction = self.point(self.activation(self.wide(self.norm(values))))
-        return values + self.dropout(correction)  # type: ignore[no-any-return]
+        return values + self.dropout(correction, geometry.draw)  # type: ignore[no-any-return]
 
 
 class Noise(nn.Module):
-    """Dropout; all layers take their noise from here."""
+    """Dropout; all layers take their noise from here.
+
+    :ivar place: its number in the network, which keeps its noise apart from that of other layers; the network counts.
+    """
 
     def __init__(self, probability: float) -> None:
         super().__init__()
         if not 0 <= probability < 1:
             raise ValueError(f"dropout {probability} must lie in [0, 1)")
-        self.probability = probability
+        self.probability, self.place = probability, 0
 
-    def forward(self, values: Tensor) -> Tensor:
+    def forward(self, values: Tensor, draw: Draw | None) -> Tensor:
         """Drop single values in training, nothing otherwise."""
-        return functional.dropout(values, self.probability, self.training)
+        if draw is None or not self.training or self.probability == 0:
+            return functional.dropout(values, self.probability, self.training)
+        return row_dropout(values, self.probability, draw, self.place)
 
 
 @register("dropout")
@@ -179,7 +191,7 @@ class Dropout(Layer):
 
     def forward(self, values: Tensor, geometry: Geometry) -> Tensor:
         """Drop."""
-        return self.noise(values)  # type: ignore[no-any-return]
+        return self.noise(values, geometry.draw)  # type: ignore[no-any-return]
 
 
 def pooling_matrix(edges: Tensor, length: int, stride: int, num_samples: int) -> Tensor:

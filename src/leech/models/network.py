@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from leech.data.recipe import CONTEXT_BASES
 from leech.errors import MismatchError
-from leech.models.layers import Geometry, Layer
+from leech.models.layers import Geometry, Layer, Noise
+from leech.models.noise import Draw
 
 if TYPE_CHECKING:
     from leech.data.batches import Inputs
@@ -82,16 +83,23 @@ class Network(nn.Module):
         self.output = nn.Linear(last.output.channels, num_outputs)
         self._bases, self._feature_bases, self._input_shapes = bases, feature_bases, dict(input_shapes)
         self._used = {source for branch in branches.values() for source in branch.sources}
+        for place, noise in enumerate(module for module in self.modules() if isinstance(module, Noise)):
+            noise.place = place
 
-    def forward(self, inputs: Inputs) -> Tensor:
+    def forward(self, inputs: Inputs, draw: Draw | None = None) -> Tensor:
         """Return raw logits: (n, 1) for the positive of two classes, (n, K) for K classes.
 
+        :param draw: what dropout is drawn from in training; None leaves it to torch's generator.
         :raises MismatchError: inputs of other shapes than the network was built for.
         """
+        return self.output(self.summarise(inputs, draw))  # type: ignore[no-any-return]
+
+    def summarise(self, inputs: Inputs, draw: Draw | None = None) -> Tensor:
+        """Return what the logits are read from, float32 (n, channels of the last layer); see :meth:`forward`."""
         self._require_shapes(inputs)
         values = self._encode(inputs)
         bounds = inputs.base_bounds[:, self._bases.start : self._bases.stop + 1]
-        geometry = Geometry(edges=bounds.to(torch.float32))
+        geometry = Geometry(edges=bounds.to(torch.float32), draw=draw)
         result = inputs.signal
         for name, branch in self.branches.items():
             assert isinstance(branch, Branch)
@@ -101,7 +109,7 @@ class Network(nn.Module):
             for layer in branch.layers:
                 result = layer(result, geometry)
             values[name] = result
-        return self.output(result)  # type: ignore[no-any-return]
+        return result
 
     def _require_shapes(self, inputs: Inputs) -> None:
         # A wider base window would still be sliced, at the wrong bases, and give numbers that mean nothing.

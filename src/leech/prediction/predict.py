@@ -9,7 +9,7 @@ all are complete.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,12 +20,15 @@ import pysam
 from numpy.typing import NDArray
 
 from leech.console import Progress, Table, logger
+from leech.data.accounts import ladder_table, refuse_incomplete
 from leech.data.batches import make_inputs
 from leech.data.chunks import CutResult
 from leech.data.config import ReadSources
 from leech.data.corpus import stored_table
-from leech.data.prepare import ladder_table, refuse_empty, warn_about_losses
+from leech.data.pod5 import BadFile
+from leech.data.prepare import refinement_tables
 from leech.data.reasons import NOT_A_LOSS, USED, Counts
+from leech.data.refine import RefinementTally
 from leech.data.sites import sites_for_model
 from leech.data.stream import RecordBatch, open_stream
 from leech.errors import ConfigError
@@ -43,6 +46,8 @@ class PredictResult:
 
     :ivar groups: per reference: reads called positive, called negative, and mapped but not called.
     :ivar threshold: smallest ``cl`` that counts as positive.
+    :ivar bad_files: POD5 files that could not be read; their reads have no call.
+    :ivar num_files: of all POD5 files, the bad ones too.
     """
 
     path: Path
@@ -51,20 +56,32 @@ class PredictResult:
     labels: tuple[str, str]
     threshold: int
     groups: dict[str, tuple[int, int, int]]
+    bad_files: Sequence[BadFile]
+    num_files: int
+    refinement: RefinementTally | None
+
+    def refuse_incomplete(self) -> None:
+        """Fail the run when POD5 files were left out; the calls of the others stand.
+
+        :raises InputError: with the files' names.
+        """
+        refuse_incomplete(self.bad_files, self.num_files)
 
     def to_mapping(self) -> dict[str, Any]:
         """Return plain types, ready for JSON."""
         negative, positive = self.labels
-        return {
+        content = {
             "path": str(self.path),
             "tables": [str(path) for path in self.tables_written],
             "counts": self.counts.ladder(),
             "threshold_cl": self.threshold,
+            "unreadable_pod5": {str(file.path): file.why for file in self.bad_files},
             "references": [
                 {"reference": name, positive: group[0], negative: group[1], "no_call": group[2]}
                 for name, group in self.groups.items()
             ],
         }
+        return content if self.refinement is None else {**content, "refinement": self.refinement.to_mapping()}
 
     def tables(self) -> list[Table]:
         """Return calls by reference and the ladder of counts."""
@@ -76,7 +93,11 @@ class PredictResult:
             rows.append((name, str(called_positive), str(called_negative), str(no_call), fraction))
         columns = ("reference", positive, negative, "no call", f"fraction {positive}")
         title = f"Calls at cl >= {self.threshold}"
-        return [Table(title=title, columns=columns, rows=tuple(rows)), ladder_table(self.counts)]
+        return [
+            Table(title=title, columns=columns, rows=tuple(rows)),
+            ladder_table(self.counts),
+            *refinement_tables(self.refinement),
+        ]
 
 
 def predict(
@@ -94,7 +115,7 @@ def predict(
     :param model: model folder; its recipe cuts the chunks.
     :param output: BAM; appears, with the tables, when everything is complete.
     :raises InputError: unusable files, or no read that could be called.
-    :raises MismatchError: the reads contradict the recipe's signal frame.
+    :raises MismatchError: the reads contradict the recipe's signal frame, or refinement lowers their level correlation.
     """
     if output.suffix != ".bam":
         raise ConfigError(f"Output '{output}' must end in .bam, the format that is written.")
@@ -106,7 +127,8 @@ def predict(
     threshold = config.threshold_cl or bundle.threshold_cl
     counts = Counts()
     groups: Counter[tuple[str, str]] = Counter()
-    replaced = 0
+    refinement = None if bundle.recipe.refinement == "none" else RefinementTally()
+    replaced = num_calls = 0
     with ExitStack() as stack:
         # Names first: indexing a large run takes minutes, and one that is taken can be told at once.
         partial = stack.enter_context(atomic_file(output, force=force))
@@ -124,19 +146,23 @@ def predict(
                 for record, call in _calls(batch, probabilities, threshold):
                     replaced += tag_record(record, call.likelihood)
                     out.write(record)
+                    num_calls += call.likelihood is not None
                     if tables is not None:
                         tables.write(call)
                     groups[call.reference, _group(call)] += 1
                 counts.add_all(batch.outcomes)
+                if refinement is not None:
+                    refinement.merge(batch.cut.refinement)
                 task.advance(len(batch.records))
         if tables is not None:
             tables.close()
-        refuse_empty(counts, sources.bam)
+        stream.settle(counts, num_calls)
+        if refinement is not None:
+            refinement.refuse_harm()
     if replaced:
         logger.warning(
             "%d records carried a cl tag already; it was replaced, or removed where no call is made.", replaced
         )
-    warn_about_losses(counts)
     names = sorted({name for name, group in groups if name and group != "other"})
     _warn_about_new_references({name for name, group in groups if group in ("positive", "negative")}, bundle)
     return PredictResult(
@@ -146,6 +172,9 @@ def predict(
         labels=(bundle.labels[0], bundle.labels[1]),
         threshold=threshold,
         groups={name: (groups[name, "positive"], groups[name, "negative"], groups[name, "no call"]) for name in names},
+        bad_files=stream.bad_files,
+        num_files=stream.num_files,
+        refinement=refinement,
     )
 
 

@@ -1,33 +1,34 @@
 """The training loop, the only one.
 
-Hides: the order of a step, when to evaluate, when to stop. Belongs here: what is the same for every objective; what is
-learnt, from which rows, and how it is judged is a :class:`Task` (``task.py``), so that no label is known here. Invariants:
-batch b of an epoch holds rows that depend on (seed, epoch, batch size) alone; noise on inputs depends on (seed, epoch, row)
-and dropout on (seed, step) alone; a loss that is not finite ends the run before it reaches the weights; on the CPU the
-same configuration and data give the same bits.
+Hides: when to evaluate, when to stop, what it takes to go on. Belongs here: what is the same for every objective; what is
+learnt, from which rows, and how it is judged is a :class:`leech.training.step.Task` (``task.py``), so that no label is known
+here, and one step is ``step.py``'s. Invariants: all ranks take the same decisions, since they take them from the same numbers;
+a run that was interrupted and resumed at any number of ranks is the run that was not; on the CPU the same configuration, data
+and number of ranks give the same bits.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from dataclasses import InitVar, asdict, dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor
 
-from leech.data.batches import Batch, Inputs, iterate_batches
-from leech.data.corpus import Corpus
-from leech.errors import LeechError
-from leech.training.augment import add_noise
+from leech.console import logger
+from leech.data.batches import prefetched
+from leech.errors import InterruptedRunError
 from leech.training.checkpoints import Judgement, Kept
 from leech.training.config import TrainConfig
-from leech.training.losses import LossSum
-from leech.training.optim import Schedule, WeightAverage, make_optimizer, set_rate
+from leech.training.resume import ResumeFile, State
+from leech.training.step import Stepper, Task, epoch_shares
+from leech.training.stopping import StopRequest
+from leech.training.world import World
 
 EPOCHS = 30
 """Passes over the rows when no number is given."""
@@ -47,35 +48,6 @@ exact ones."""
 
 STEPS_PER_EVALUATION = 20
 """Evaluations are at least this many steps apart, so that they do not take most of the time of a small corpus."""
-
-
-class Task(Protocol):
-    """What is learnt.
-
-    :ivar corpus: where the rows are.
-    :ivar features: feature channels that the network reads.
-    :ivar network: what is trained, on the CPU at first.
-    """
-
-    corpus: Corpus
-    features: Sequence[str]
-    network: nn.Module
-
-    @property
-    def num_rows(self) -> int:
-        """Rows of an epoch."""
-
-    def epoch_rows(self, epoch: int) -> NDArray[np.int64]:
-        """Return the rows of an epoch in their order, int64 (num_rows,); a function of the epoch alone."""
-
-    def loss(self, network: nn.Module, inputs: Inputs, batch: Batch) -> LossSum:
-        """Return the loss of a batch whose inputs are on the network's device."""
-
-    def validate(self, network: nn.Module, device: torch.device) -> Mapping[str, float | None]:
-        """Judge the network on rows that it does not learn from."""
-
-    def judge(self, metrics: Mapping[str, float | None]) -> Judgement:
-        """Return what evaluations are compared by."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +87,7 @@ class Record:
     :ivar epoch: epochs completed; ``step`` likewise of optimizer steps.
     :ivar metrics: of the validation rows.
     :ivar seconds: since the run began.
+    :ivar head_losses: of auxiliary heads.
     """
 
     epoch: int
@@ -124,12 +97,17 @@ class Record:
     learning_rate: float
     chunks_per_second: float
     seconds: float
+    head_losses: dict[str, float] = field(default_factory=dict)
 
     def to_mapping(self) -> dict[str, Any]:
-        """Return plain types, the metrics as keys of their own that begin with ``validation_``."""
+        """Return plain types; metrics and losses of heads as keys of their own, ``validation_...`` and ``train_loss_...``."""
         content = asdict(self)
-        metrics = content.pop("metrics")
-        return {**content, **{f"validation_{name}": value for name, value in metrics.items()}}
+        metrics, heads = content.pop("metrics"), content.pop("head_losses")
+        return {
+            **content,
+            **{f"train_loss_{name}": value for name, value in heads.items()},
+            **{f"validation_{name}": value for name, value in metrics.items()},
+        }
 
 
 @contextmanager
@@ -145,52 +123,48 @@ def reproducible(device: torch.device) -> Iterator[None]:
             torch.use_deterministic_algorithms(before)
 
 
-def fit(
-    task: Task,
-    config: TrainConfig,
-    plan: Plan,
-    device: torch.device,
-    *,
-    on_record: Callable[[Record], None],
-    on_step: Callable[[int, float], None],
-    clock: Callable[[], float],
-) -> Kept:
-    """Train, and return the state that is worth keeping.
+class Fitted(NamedTuple):
+    """A finished run: the state worth keeping, and all evaluations in their order."""
 
-    :param on_record: called with each evaluation.
-    :param on_step: called after each step with the chunks it took and its mean loss.
-    :param clock: seconds that only go forward.
+    kept: Kept
+    records: list[Record]
+
+
+class Hooks(NamedTuple):
+    """What a run tells, and what it is told.
+
+    :ivar on_record: called with each evaluation.
+    :ivar on_step: called after each step with the chunks it took, over all ranks, and its mean loss.
+    :ivar clock: seconds that only go forward.
+    :ivar stop: asked after each step whether to end.
+    """
+
+    on_record: Callable[[Record], None]
+    on_step: Callable[[int, float], None]
+    clock: Callable[[], float]
+    stop: StopRequest
+
+
+def fit(
+    task: Task, config: TrainConfig, plan: Plan, world: World, hooks: Hooks, resume: ResumeFile | None = None
+) -> Fitted:
+    """Train, and return the state that is worth keeping; all ranks return the same.
+
+    :param resume: where the state of the run is saved, and read from if it is there; None saves nothing.
+    :raises InterruptedRunError: the run was asked to end, and has saved its state.
     :raises LeechError: a loss or gradient that is not finite; the message names the rows.
     """
-    stepper = _Stepper(task, config, plan, device)
-    kept = Kept()
-    started = clock()
-    tally = _Tally(started)
-    for epoch in range(plan.epochs):
-        for batch in iterate_batches(task.corpus, task.epoch_rows(epoch), plan.batch_size, task.features):
-            loss, weight = stepper.take(batch, epoch)
-            tally.add(len(batch.rows), loss, weight)
-            on_step(len(batch.rows), loss / weight)
-        if epoch + 1 < plan.epochs and (epoch + 1) % plan.epochs_per_evaluation:
-            continue
-        chunks_per_second = tally.chunks / max(clock() - tally.started, 1e-9)
-        state = stepper.average.network
-        metrics = dict(task.validate(state, device))
-        record = Record(
-            epoch=epoch + 1,
-            step=stepper.step,
-            train_loss=tally.loss / tally.weight,
-            metrics=metrics,
-            learning_rate=stepper.schedule.rate(stepper.step - 1),
-            chunks_per_second=chunks_per_second,
-            seconds=clock() - started,
-        )
-        on_record(record)
-        kept.consider(task.judge(metrics), metrics, state.state_dict(), epoch=record.epoch, step=record.step)
-        if _is_over(config.patience, kept.num_since, stepper.step):
+    run = _Run(task, config, plan, world, hooks, resume)
+    while run.epoch < plan.epochs:
+        run.train_epoch()
+        is_due = run.epoch + 1 == plan.epochs or (run.epoch + 1) % plan.epochs_per_evaluation == 0
+        if is_due:
+            run.evaluate()
+        run.epoch, run.batch = run.epoch + 1, 0
+        if is_due and _is_over(config.patience, run.kept.num_since, run.stepper.step):
             break
-        tally = _Tally(clock())
-    return kept
+        run.save_if_due()
+    return Fitted(run.kept, run.records)
 
 
 def _is_over(patience: int | None, num_since: int, step: int) -> bool:
@@ -201,67 +175,187 @@ def _is_over(patience: int | None, num_since: int, step: int) -> bool:
 
 @dataclass
 class _Tally:
-    """What was seen since the last evaluation."""
+    """What was seen since the last evaluation.
 
-    started: float
+    :ivar seconds: that it took, up to the last saving.
+    :ivar losses: sums by term; ``weights`` are what they sum over.
+    """
+
+    num_terms: InitVar[int]
     chunks: int = 0
-    loss: float = 0.0
-    weight: float = 0.0
+    seconds: float = 0.0
+    losses: NDArray[np.float64] = field(init=False)
+    weights: NDArray[np.float64] = field(init=False)
 
-    def add(self, chunks: int, loss: float, weight: float) -> None:
-        self.chunks += chunks
-        self.loss += loss
-        self.weight += weight
+    def __post_init__(self, num_terms: int) -> None:
+        self.losses, self.weights = np.zeros(num_terms), np.zeros(num_terms)
+
+    def means(self) -> list[float]:
+        """Return the mean loss of each term; 0 where no row had a target."""
+        return [float(value) for value in self.losses / np.maximum(self.weights, 1e-30)]
 
 
-class _Stepper:
-    """Takes optimizer steps."""
+class _Run:
+    """Where a run stands.
 
-    def __init__(self, task: Task, config: TrainConfig, plan: Plan, device: torch.device) -> None:
-        self.task, self.device, self.step = task, device, 0
-        self._config = config
-        self.network = task.network.to(device)
-        self.average = WeightAverage(self.network, config.average_decay)
-        self.optimizer = make_optimizer(self.network, config.learning_rate, config.weight_decay)
-        self.schedule = Schedule(config.learning_rate, plan.num_steps, round(config.warmup * plan.num_steps))
+    :ivar epoch: the epoch that it is in; ``batch`` is the number of its batches that are done.
+    """
 
-    def take(self, batch: Batch, epoch: int) -> tuple[float, float]:
-        """Take one step and return the batch's loss as a sum and the weight that it sums over."""
-        set_rate(self.optimizer, self.schedule.rate(self.step))
-        # Dropout belongs to the step: whoever starts here, by resuming, draws the same.
-        seed = int(np.random.SeedSequence([self._config.seed, self.step]).generate_state(1, np.uint64)[0])
-        torch.manual_seed(seed)
-        self.network.train()
-        inputs = batch.inputs.to(self.device)
-        inputs = add_noise(inputs, batch.rows, self._config.noise, seed=self._config.seed, epoch=epoch)
-        self.optimizer.zero_grad(set_to_none=True)
-        loss = self.task.loss(self.network, inputs, batch)
-        (loss.total / loss.weight).backward()  # type: ignore[no-untyped-call]
-        norm = nn.utils.clip_grad_norm_(self.network.parameters(), self._config.clip_norm)
-        # One transfer from the device a step: the loss for the log, and the check that must come before the weights move.
-        total, weight, gradient = torch.stack([loss.total.detach(), loss.weight.detach(), norm.detach()]).tolist()
-        if not (math.isfinite(total) and math.isfinite(gradient)):
-            self._refuse(batch, inputs, total, gradient)
-        self.optimizer.step()
-        self.average.update(self.network, self.step)
-        self.step += 1
-        return total, weight
-
-    @torch.no_grad()
-    def _refuse(self, batch: Batch, inputs: Inputs, loss: float, gradient: float) -> None:
-        """Find the rows to blame, and raise."""
-        wrong = []
-        for place, row in enumerate(batch.rows):
-            one = slice(place, place + 1)
-            single = Batch(Inputs(*(tensor[one] for tensor in batch.inputs)), batch.rows[one], batch.labels[one])
-            total = self.task.loss(self.network, Inputs(*(tensor[one] for tensor in inputs)), single).total
-            if not math.isfinite(float(total)):
-                wrong.append(int(row))
-        some = wrong if 0 < len(wrong) < len(batch.rows) else batch.rows.tolist()
-        listed = ", ".join(str(row) for row in some[:10]) + (f" and {len(some) - 10} more" if len(some) > 10 else "")
-        raise LeechError(
-            f"Step {self.step + 1} gives a loss of {loss:g} and a gradient of norm {gradient:g}; the weights were not changed. "
-            f"Corpus '{self.task.corpus.path}', rows {listed}.",
-            hint="If it is a few rows, look at them with 'leech data inspect'. If it is all rows of a batch, the run diverged: "
-            "lower --learning-rate.",
+    def __init__(
+        self, task: Task, config: TrainConfig, plan: Plan, world: World, hooks: Hooks, resume: ResumeFile | None
+    ) -> None:
+        self.task, self.config, self.plan, self.world, self.hooks, self.resume = (
+            task,
+            config,
+            plan,
+            world,
+            hooks,
+            resume,
         )
+        self.stepper = Stepper(task, config, plan.num_steps, world)
+        self.kept, self.records = Kept(), list[Record]()
+        self.epoch = self.batch = 0
+        self.tally = _Tally(len(task.terms))
+        self._seconds_before = 0.0
+        if resume is not None and resume.path.exists():
+            self._restore(resume.read())
+        self._started = self._tally_started = self._saved = hooks.clock()
+
+    @property
+    def seconds(self) -> float:
+        """Since the run began, without the time that it lay still."""
+        return self._seconds_before + self.hooks.clock() - self._started
+
+    def train_epoch(self) -> None:
+        """Take the remaining steps of the epoch."""
+        shares = epoch_shares(
+            self.task,
+            self.epoch,
+            batch_size=self.plan.batch_size,
+            num_parts=self.config.grad_accum,
+            world=self.world,
+            first_batch=self.batch,
+        )
+        for share in prefetched(shares):
+            self.stepper.mark("data")
+            result = self.stepper.take(share, self.epoch, bool(self.hooks.stop.signal))
+            self.batch += 1
+            self.tally.chunks += len(share.rows)
+            self.tally.losses += result.losses
+            self.tally.weights += result.weights
+            self.hooks.on_step(len(share.rows), float(result.losses[0] / result.weights[0]))
+            if result.is_last:
+                self._end()
+            self.save_if_due()
+
+    def evaluate(self) -> None:
+        """Judge the averaged weights."""
+        seconds = self.tally.seconds + self.hooks.clock() - self._tally_started
+        network = self.stepper.average.network
+        metrics = dict(self.task.validate(network, self.world))
+        loss, *others = self.tally.means()
+        record = Record(
+            epoch=self.epoch + 1,
+            step=self.stepper.step,
+            train_loss=loss,
+            metrics=metrics,
+            learning_rate=self.stepper.schedule.rate(self.stepper.step - 1),
+            chunks_per_second=self.tally.chunks / max(seconds, 1e-9),
+            seconds=self.seconds,
+            head_losses=dict(zip(self.task.terms[1:], others, strict=True)),
+        )
+        self.records.append(record)
+        self.hooks.on_record(record)
+        state = network.state_dict()
+        self.kept.consider(self.task.judge(metrics), metrics, state, epoch=record.epoch, step=record.step)
+        self.tally, self._tally_started = _Tally(len(self.task.terms)), self.hooks.clock()
+
+    def save_if_due(self) -> None:
+        """Save the state if the last saving is long ago; the first rank alone decides that, and writes."""
+        if self.resume is None or not self.world.is_first:
+            return
+        if self.hooks.clock() - self._saved >= 60 * self.config.save_minutes:
+            self.resume.write(self._state())
+            self._saved = self.hooks.clock()
+
+    def _end(self) -> None:
+        where = f"after step {self.stepper.step} of {self.plan.num_steps} at most"
+        if self.resume is None:
+            raise InterruptedRunError(f"Training was asked to end {where}; nothing was saved.")
+        if self.world.is_first:
+            self.resume.write(self._state())
+        # No rank may end before the file is there: whoever started them might end the first one too.
+        self.world.wait()
+        raise InterruptedRunError(
+            f"Training was asked to end {where}; its state is saved in '{self.resume.path}'.",
+            hint="Give the same command with --resume to go on from there, with any number of --gpus.",
+        )
+
+    def _state(self) -> State:
+        tensors, kept = _tensors_of(self.stepper), self.kept
+        tensors.update({f"kept.{name}": tensor for name, tensor in kept.state.items()})
+        now = self.hooks.clock()
+        content = {
+            "step": self.stepper.step,
+            "epoch": self.epoch,
+            "batch": self.batch,
+            "seconds": self.seconds,
+            "tally": {
+                "chunks": self.tally.chunks,
+                "seconds": self.tally.seconds + now - self._tally_started,
+                "losses": self.tally.losses.tolist(),
+                "weights": self.tally.weights.tolist(),
+            },
+            "kept": {name: value for name, value in vars(kept).items() if name != "state"},
+            "records": [asdict(record) for record in self.records],
+        }
+        return State(tensors, content)
+
+    def _restore(self, state: State) -> None:
+        content = state.content
+        self.epoch, self.batch, self.stepper.step = content["epoch"], content["batch"], content["step"]
+        self._seconds_before = content["seconds"]
+        self.records = [Record(**record) for record in content["records"]]
+        tally = content["tally"]
+        self.tally.chunks, self.tally.seconds = tally["chunks"], tally["seconds"]
+        self.tally.losses, self.tally.weights = np.array(tally["losses"]), np.array(tally["weights"])
+        kept = content["kept"]
+        kept["highest"] = None if kept["highest"] is None else Judgement(*kept["highest"])
+        self.kept = Kept(**kept, state=_under(state.tensors, "kept."))
+        _restore_tensors(self.stepper, state.tensors)
+        if self.world.is_first:
+            logger.info(
+                "Going on after step %d, in epoch %d of %d.", self.stepper.step, self.epoch + 1, self.plan.epochs
+            )
+
+
+def _under(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+def _tensors_of(stepper: Stepper) -> dict[str, Tensor]:
+    """Return everything that the next step depends on, copied to the CPU."""
+    found = {f"trained.{name}": tensor for name, tensor in stepper.module.state_dict().items()}
+    found.update({f"average.{name}": tensor for name, tensor in stepper.average.network.state_dict().items()})
+    for name, parameter in stepper.module.named_parameters():
+        for key, value in stepper.optimizer.state[parameter].items():
+            found[f"optimizer.{key}.{name}"] = value
+    return {name: tensor.detach().to("cpu", copy=True) for name, tensor in found.items()}
+
+
+@torch.no_grad()
+def _restore_tensors(stepper: Stepper, tensors: Mapping[str, Tensor]) -> None:
+    stepper.module.load_state_dict(_under(tensors, "trained."))
+    stepper.average.network.load_state_dict(_under(tensors, "average."))
+    of_optimizer = _under(tensors, "optimizer.")
+    for name, parameter in stepper.module.named_parameters():
+        moments = {
+            full.removesuffix(f".{name}"): tensor
+            for full, tensor in of_optimizer.items()
+            if full.endswith(f".{name}") and "." not in full.removesuffix(f".{name}")
+        }
+        # The count of steps stays on the CPU, where the optimizer keeps it.
+        stepper.optimizer.state[parameter] = {
+            key: tensor if key == "step" else torch.empty_like(parameter).copy_(tensor)
+            for key, tensor in moments.items()
+        }

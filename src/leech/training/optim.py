@@ -30,6 +30,11 @@ class Schedule:
         return self.peak * 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
 
 
+_EPSILON = 1e-6
+"""What the root of the second moment is increased by. It must lie above the rounding errors of a gradient (about 1e-9 here):
+where the true gradient is 0 they alone would otherwise decide steps of full length, other ones at each number of ranks."""
+
+
 def make_optimizer(network: nn.Module, learning_rate: float, weight_decay: float) -> torch.optim.AdamW:
     """Return AdamW (Loshchilov and Hutter 2019); weights of two or more dimensions decay, biases and norms do not."""
     parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
@@ -37,7 +42,7 @@ def make_optimizer(network: nn.Module, learning_rate: float, weight_decay: float
         {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": weight_decay},
         {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
     ]
-    return torch.optim.AdamW([group for group in groups if group["params"]], lr=learning_rate)
+    return torch.optim.AdamW([group for group in groups if group["params"]], lr=learning_rate, eps=_EPSILON)
 
 
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:

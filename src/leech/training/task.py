@@ -1,8 +1,9 @@
 """What a network is trained for.
 
 Hides: labels, class weights and how validation is scored. Belongs here: one class per objective, each a
-``leech.training.loop.Task``. The loop that runs them knows none of this; the metrics are those of ``leech.evaluation``.
-Invariants: validation rows are scored in ascending order by the code that ``leech eval test`` runs.
+``leech.training.step.Task``. The loop that runs them knows none of this; the metrics are those of ``leech.evaluation``.
+Invariants: validation rows are scored by the code that ``leech eval test`` runs, in batches that are the same at any number of
+ranks, so that the scores are the same bits.
 """
 
 from __future__ import annotations
@@ -12,36 +13,49 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
 from leech.console import logger
-from leech.data.batches import Batch, Inputs, epoch_order
+from leech.data.batches import Batch, Inputs
 from leech.data.corpus import Corpus
 from leech.evaluation.evaluate import score
 from leech.evaluation.intervals import auroc_error
 from leech.evaluation.metrics import Ranking, auroc, average_precision, mirrored
+from leech.models.heads import NetworkWithHeads, make_heads
+from leech.models.network import Network
+from leech.models.noise import Draw
+from leech.training.auxiliary import choose_auxiliaries, reversal_strength
 from leech.training.checkpoints import Judgement
 from leech.training.checks import TwoStates
 from leech.training.config import TrainConfig
-from leech.training.losses import LossSum, binary_cross_entropy, class_weights
+from leech.training.losses import binary_cross_entropy, class_weights
+from leech.training.samplers import Weights, balanced_weights, epoch_rows
+from leech.training.world import World
 
-_VALIDATION_BATCH = 512
+_VALIDATION_BATCH = 128
 
 
 class ClassificationTask:
     """Tells two states apart: one raw logit, cross-entropy, judged by validation AUROC."""
 
     def __init__(
-        self, corpus: Corpus, states: TwoStates, network: nn.Module, features: Sequence[str], config: TrainConfig
+        self, corpus: Corpus, states: TwoStates, network: Network, features: Sequence[str], config: TrainConfig
     ) -> None:
-        self.corpus, self.network, self.features = corpus, network, features
-        self._states, self._seed, self._smoothing = states, config.seed, config.label_smoothing
-        # Classes are balanced by what their chunks weigh, not by how many they are.
-        weight = corpus.weights(states.train)
-        positive = corpus.gather(states.train, ["label"])["label"] == states.positive_code
-        self._weights = class_weights(
-            float(weight[~positive].sum()), float(weight[positive].sum()), config.class_weights
+        self.corpus, self.features = corpus, features
+        self.network: nn.Module = network
+        self._states, self._config = states, config
+        self._auxiliaries = choose_auxiliaries(config, corpus, states.train)
+        heads = {one.name: (one.num_outputs, one.is_adversary) for one in self._auxiliaries}
+        self.module: nn.Module = NetworkWithHeads(
+            network, make_heads(network.output.in_features, heads, seed=config.seed)
         )
+        self.columns: Sequence[str] = [one.column for one in self._auxiliaries]
+        self.terms: Sequence[str] = ["loss", *(one.name for one in self._auxiliaries)]
+        self.factors: Sequence[float] = [1.0, *(one.factor for one in self._auxiliaries)]
+        self._draw = self._draw_weights()
+        self._validation_labels = corpus.gather(states.validation, ["label"])["label"]
+        # Classes are balanced by what their chunks weigh, not by how many they are.
+        self._weights = class_weights(*self._expected_weights(), config.class_weights)
         logger.info(
             "Weight in the loss: %.3f per chunk of '%s', %.3f per chunk of '%s'.",
             self._weights[0],
@@ -52,29 +66,66 @@ class ClassificationTask:
 
     @property
     def num_rows(self) -> int:
-        """Rows of the training split."""
+        """Rows of an epoch: as many as the training split has, in a weighted draw too."""
         return len(self._states.train)
+
+    def _is_positive(self, labels: NDArray[np.int64]) -> NDArray[np.bool_]:
+        return np.equal(labels, self._states.positive_code)
+
+    def _draw_weights(self) -> Weights | None:
+        """Return by which weights training rows are drawn; None for each once."""
+        groups, rows = [], self._states.train
+        if self._config.oversample_minority:
+            groups.append(self._is_positive(self.corpus.gather(rows, ["label"])["label"]).astype(np.int64))
+        if self._config.balance_by is not None:
+            groups.append(self.corpus.gather(rows, [self._config.balance_by])[self._config.balance_by].astype(np.int64))
+        return balanced_weights(groups) if groups else None
+
+    def _expected_weights(self) -> tuple[float, float]:
+        """Return what negative and positive chunks of an epoch weigh together, on average, before classes are balanced."""
+        rows = self._states.train
+        weight = self.corpus.weights(rows)
+        if self._draw is not None:
+            weight = weight * self._draw.share * len(rows)
+        positive = self._is_positive(self.corpus.gather(rows, ["label"])["label"])
+        return float(weight[~positive].sum()), float(weight[positive].sum())
+
+    def _row_weights(self, positive: NDArray[np.bool_], rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return what each row weighs in the loss: by class and by source."""
+        return np.where(positive, self._weights[1], self._weights[0]) * self.corpus.weights(rows)
 
     def epoch_rows(self, epoch: int) -> NDArray[np.int64]:
         """Return the training rows in the order of one epoch."""
-        return epoch_order(self._states.train, self._seed, epoch)
+        return epoch_rows(
+            self._states.train,
+            seed=self._config.seed,
+            epoch=epoch,
+            weights=self._draw,
+            shuffle=self._config.shuffle,
+        )
 
-    def loss(self, network: nn.Module, inputs: Inputs, batch: Batch) -> LossSum:
-        """Return the cross-entropy of a batch, weighted by class and by source."""
-        positive = torch.from_numpy(batch.labels == self._states.positive_code).to(inputs.signal.device)
-        negative_weight, positive_weight = self._weights
-        weights = torch.where(positive, positive_weight, negative_weight).to(torch.float32)
-        weights *= torch.from_numpy(self.corpus.weights(batch.rows)).to(weights)
-        return binary_cross_entropy(network(inputs), positive, weights, self._smoothing)
+    def weights(self, batch: Batch) -> NDArray[np.float64]:
+        """Return what the rows weigh together, and the number of targets of each head."""
+        goal = self._row_weights(self._is_positive(batch.labels), batch.rows).sum()
+        return np.array([goal, *(one.num_targets(batch) for one in self._auxiliaries)], dtype=np.float64)
 
-    def validate(self, network: nn.Module, device: torch.device) -> Mapping[str, float | None]:
+    def losses(self, module: nn.Module, inputs: Inputs, batch: Batch, draw: Draw, progress: float) -> Tensor:
+        """Return the cross-entropy of a batch, weighted by class and by source, and the loss of each head, as sums."""
+        is_positive, device = self._is_positive(batch.labels), inputs.signal.device
+        positive = torch.from_numpy(is_positive).to(device)
+        weights = torch.from_numpy(self._row_weights(is_positive, batch.rows)).to(device, torch.float32)
+        outputs = module(inputs, draw, reversal_strength(progress, self._config.adversary_weight))
+        goal = binary_cross_entropy(outputs["logits"], positive, weights, self._config.label_smoothing).total
+        return torch.stack([goal, *(one.loss(outputs[one.name], batch) for one in self._auxiliaries)])
+
+    def validate(self, network: nn.Module, world: World) -> Mapping[str, float | None]:
         """Score the validation split: loss weighted as in training, AUROC and the average precision of either class."""
-        scores = score(network, self.corpus, self._states.validation, self.features, _VALIDATION_BATCH, device)
-        positive = scores.labels == self._states.positive_code
-        curve = Ranking(positive, scores.p).curve()
-        weights = np.where(positive, self._weights[1], self._weights[0]) * self.corpus.weights(scores.rows)
+        rows = self._states.validation
+        p = _scored_together(network, self.corpus, rows, self.features, world)
+        positive = self._is_positive(self._validation_labels)
+        curve = Ranking(positive, p).curve()
         return {
-            "loss": _cross_entropy(positive, scores.p, weights),
+            "loss": _cross_entropy(positive, p, self._row_weights(positive, rows)),
             "auroc": auroc(curve),
             "auprc_positive": average_precision(curve),
             "auprc_negative": average_precision(mirrored(curve)),
@@ -85,6 +136,17 @@ class ClassificationTask:
         area = metrics["auroc"]
         assert area is not None, "both classes are in the validation split"
         return Judgement(area, auroc_error(area, *self._states.num_validation))
+
+
+def _scored_together(
+    network: nn.Module, corpus: Corpus, rows: NDArray[np.int64], features: Sequence[str], world: World
+) -> NDArray[np.float64]:
+    """Return P(positive) of the rows, float64 (n,), of which each rank scores every ``size``-th batch."""
+    block = np.arange(len(rows)) // _VALIDATION_BATCH
+    own = np.flatnonzero(block % world.size == world.rank)
+    p = np.zeros(len(rows))
+    p[own] = score(network, corpus, rows[own], features, _VALIDATION_BATCH, world.device).p
+    return world.sum_array(p)
 
 
 def _cross_entropy(positive: NDArray[np.bool_], p: NDArray[np.float64], weights: NDArray[np.float64]) -> float:

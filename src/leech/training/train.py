@@ -1,36 +1,42 @@
 """From a corpus to a model folder: ``leech model train``.
 
-Hides: what a finished model consists of and in which order things are checked. Belongs here: putting corpus, network, task
-and loop together and writing the result. Invariants: everything that can be refused is refused before the first epoch; the
-folder appears under its name when it is complete; on the CPU it depends on the configuration and the data alone, apart from
-times and the stamp.
+Hides: what a finished model consists of and in which order things are checked. Belongs here: putting ranks, corpus, network,
+task and loop together and writing the result. Invariants: everything that can be refused is refused before the first epoch;
+the folder appears under its name when it is complete; on the CPU it depends on the configuration and the data alone, apart
+from times, the stamp, and the last digits where the number of ranks differs.
 """
 
 from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from torch import nn
 
 from leech.config import dump_toml
-from leech.console import Progress, Table, format_duration, logger
+from leech.console import Progress, SilentProgress, Table, format_duration, logger
 from leech.console import Task as ProgressTask
 from leech.data.corpus import Corpus
-from leech.errors import ConfigError
+from leech.errors import InputError, MismatchError
 from leech.evaluation.verdict import warn_unchecked
-from leech.models.bundle import ModelBundle, save_bundle
-from leech.models.device import choose_device
+from leech.models.bundle import ModelBundle, describe, save_bundle
 from leech.models.spec import ArchitectureSpec, build_network, load_architecture
-from leech.provenance import Stamp, atomic_folder
+from leech.provenance import Stamp, atomic_folder, require_free
 from leech.training.checkpoints import Kept
 from leech.training.checks import TwoStates, examine
 from leech.training.config import TrainConfig
-from leech.training.loop import Record, fit, make_plan, reproducible
+from leech.training.distributed import run_ranks
+from leech.training.loop import Fitted, Hooks, Plan, Record, fit, make_plan, reproducible
+from leech.training.resume import ResumeFile, differences, identity_of
+from leech.training.stopping import StopRequest
 from leech.training.task import ClassificationTask
+from leech.training.world import World
 
 
 @dataclass(frozen=True)
@@ -73,75 +79,202 @@ class TrainResult:
 
 
 def train(
-    config: TrainConfig, data: Path, output: Path, *, force: bool, progress: Progress, stamp: Stamp
-) -> TrainResult:
+    config: TrainConfig,
+    data: Path,
+    output: Path,
+    *,
+    force: bool,
+    resume: bool = False,
+    progress: Progress,
+    stamp: Stamp,
+) -> TrainResult | None:
     """Train a network on the training split of a corpus and write the model folder ``output``.
 
+    Beside it, ``<output>.resume`` holds the state of the run until it is complete.
+
+    :param resume: go on from that file if there is one, and begin if there is none; the model of a run that is complete is
+        left as it is.
+    :return: None on a rank of a launcher that is not the first, which alone writes and tells.
     :raises ConfigError: settings that cannot be carried out here or contradict the corpus.
     :raises InputError: a corpus that cannot be trained on (see ``checks.py``), or an ``output`` that exists.
-    :raises LeechError: training diverged.
+    :raises MismatchError: a run to be resumed that was begun with another corpus or other settings.
+    :raises InterruptedRunError: the run was asked to end, and can be resumed.
+    :raises LeechError: training diverged, or a rank was lost.
     """
-    if config.gpus > 1:
-        raise ConfigError(
-            f"--gpus {config.gpus}: training on several GPUs comes with the next step of leech; one is used until then.",
-            hint="Use --gpus 1.",
-        )
-    device = choose_device(config.device)
-    corpus = Corpus.open(data)
-    states = examine(corpus, config.positive_label)
-    warn_unchecked(corpus)
-    spec = load_architecture(config.model)
-    with reproducible(device), atomic_folder(output, force=force) as folder:
-        network = build_network(spec, corpus.recipe, num_classes=2, seed=config.seed)
-        num_parameters = sum(parameter.numel() for parameter in network.parameters())
-        task = ClassificationTask(corpus, states, network, spec.features, config)
-        plan = make_plan(task.num_rows, config)
-        logger.info(
-            "Training: %d parameters, %d epochs of %d steps of %d chunks, learning rate %g, seed %d, on %s.",
-            num_parameters,
-            plan.epochs,
-            plan.steps_per_epoch,
-            plan.batch_size,
-            config.learning_rate,
-            config.seed,
-            device.type,
-        )
-        records: list[Record] = []
-        with progress.task("train", unit="chunks", total=plan.epochs * task.num_rows) as shown:
-            kept = fit(
-                task,
-                config,
-                plan,
-                device,
-                on_record=_Reporter(records, shown),
-                on_step=lambda chunks, _: shown.advance(chunks),
-                clock=time.perf_counter,
+    require_free(output, force=force or (resume and output.is_dir()), folder=True)
+    # Said here at once, instead of by each rank after it has started.
+    Corpus.open(data)
+    load_architecture(config.model)
+    job = _Job(config, data, output, force, resume, progress, stamp)
+    return run_ranks(_train_on_rank, [job], gpus=config.gpus, device=config.device)
+
+
+class _Job(NamedTuple):
+    """What a rank is told."""
+
+    config: TrainConfig
+    data: Path
+    output: Path
+    force: bool
+    resume: bool
+    progress: Progress
+    stamp: Stamp
+
+
+def _train_on_rank(world: World, job: _Job) -> TrainResult | None:
+    """Train as one of the ranks; the first writes the model."""
+    corpus = Corpus.open(job.data)
+    with _said_once(world):
+        states = examine(corpus, job.config.positive_label)
+        warn_unchecked(corpus)
+    spec = load_architecture(job.config.model)
+    plan = make_plan(len(states.train), job.config)
+    # What was left to leech to choose, so that a run which spells it out is the same run.
+    settled = replace(job.config, positive_label=states.labels[1], batch_size=plan.batch_size, epochs=plan.epochs)
+    file = ResumeFile(resume_path(job.output), identity_of(settled, corpus, spec))
+    finished = _prepare_resume(file, job)
+    if finished is not None:
+        return finished if world.is_first else None
+    network = build_network(spec, corpus.recipe, num_classes=2, seed=settled.seed)
+    folder_of_output = atomic_folder(job.output, force=job.force) if world.is_first else nullcontext(None)
+    with reproducible(world.device), folder_of_output as folder:
+        with _said_once(world):
+            task = ClassificationTask(corpus, states, network, spec.features, settled)
+        fitted = _fit(task, settled, plan, world, file, job.progress if world.is_first else SilentProgress())
+        if folder is not None:
+            network.load_state_dict(fitted.kept.state)
+            _write(folder, job, spec, corpus, states, settled, network, fitted)
+    if folder is None:
+        return None
+    file.discard()
+    kept = fitted.kept
+    num_parameters = sum(parameter.numel() for parameter in network.parameters())
+    return TrainResult(job.output, kept.epoch, kept.step, kept.metrics, fitted.records[-1].seconds, num_parameters)
+
+
+@contextmanager
+def _said_once(world: World) -> Iterator[None]:
+    """Let the first rank alone tell what all of them find alike."""
+    logger.disabled = not world.is_first
+    try:
+        yield
+    finally:
+        logger.disabled = False
+
+
+def resume_path(output: Path) -> Path:
+    """Return where the state of a run that makes ``output`` is kept."""
+    return output.with_name(f"{output.name}.resume")
+
+
+def _prepare_resume(file: ResumeFile, job: _Job) -> TrainResult | None:
+    """Settle whether to begin or to go on; returns the result of a run that is complete already.
+
+    :raises InputError: there is a state to go on from, and nobody said whether to.
+    """
+    if file.path.exists() and not job.resume:
+        if not job.force:
+            raise InputError(
+                f"'{file.path}' holds the state of an interrupted run, which would be lost.",
+                hint="Give --resume to go on from there, or --force to begin anew.",
             )
-        network.load_state_dict(kept.state)
-        save_bundle(_describe(spec, corpus, states, kept, stamp), network, folder)
-        for companion in (corpus.kmer_table(), corpus.bed_sites()):
-            if companion is not None:
-                companion.save(folder)
-        _write_history(records, folder)
-        settled = replace(config, positive_label=states.labels[1], batch_size=plan.batch_size, epochs=plan.epochs)
-        (folder / "train.toml").write_text(dump_toml(settled), encoding="utf-8")
-    return TrainResult(output, kept.epoch, kept.step, kept.metrics, records[-1].seconds, num_parameters)
+        return None
+    if not job.resume or file.path.exists():
+        return None
+    if job.output.is_dir() and not job.force:
+        return _finished(job.output, file.identity)
+    logger.info("There is no '%s' to go on from: training begins.", file.path)
+    return None
+
+
+def _finished(output: Path, identity: Mapping[str, Any]) -> TrainResult:
+    """Return the result of the complete run that made ``output``.
+
+    :raises MismatchError: that was another run.
+    """
+    model = describe(output)
+    recorded = model.bundle.training.get("run")
+    differing = (
+        ["what it was trained with, which it does not say"] if recorded is None else differences(recorded, identity)
+    )
+    if differing:
+        raise MismatchError(
+            f"Model '{output}' is complete, but it comes from another run; what differs: {'; '.join(differing)}.",
+            hint="Give another --output, or --force without --resume to replace it.",
+        )
+    logger.info("'%s' is complete: nothing to do.", output)
+    training = model.bundle.training
+    last = json.loads((output / "history.jsonl").read_text(encoding="utf-8").splitlines()[-1])
+    return TrainResult(
+        output,
+        training["epoch"],
+        training["step"],
+        training["validation"],
+        last["seconds"],
+        sum(model.parameters.values()),
+    )
+
+
+def _fit(
+    task: ClassificationTask, config: TrainConfig, plan: Plan, world: World, file: ResumeFile, progress: Progress
+) -> Fitted:
+    logger.info(
+        "Training: %d parameters, %d epochs of %d steps of %d chunks, learning rate %g, seed %d, on %s.",
+        sum(parameter.numel() for parameter in task.network.parameters()),
+        plan.epochs,
+        plan.steps_per_epoch,
+        plan.batch_size,
+        config.learning_rate,
+        config.seed,
+        f"{world.size} x {world.device.type}" if world.size > 1 else world.device.type,
+    )
+    stop = StopRequest()
+    with stop.listening(), progress.task("train", unit="chunks", total=plan.epochs * task.num_rows) as shown:
+        hooks = Hooks(
+            on_record=_Reporter(shown),
+            on_step=lambda chunks, _: shown.advance(chunks),
+            clock=time.perf_counter,
+            stop=stop,
+        )
+        return fit(task, config, plan, world, hooks, file)
+
+
+def _write(
+    folder: Path,
+    job: _Job,
+    spec: ArchitectureSpec,
+    corpus: Corpus,
+    states: TwoStates,
+    settled: TrainConfig,
+    network: nn.Module,
+    fitted: Fitted,
+) -> None:
+    run = identity_of(settled, corpus, spec)
+    save_bundle(_describe(spec, corpus, states, fitted.kept, job.stamp, run), network, folder)
+    for companion in (corpus.kmer_table(), corpus.bed_sites()):
+        if companion is not None:
+            companion.save(folder)
+    _write_history(fitted.records, folder)
+    # How many shared the work is no part of what was made.
+    portable = replace(settled, gpus=None)
+    (folder / "train.toml").write_text(dump_toml(portable), encoding="utf-8")
 
 
 class _Reporter:
-    """Keeps the records and tells of each: beside the progress, and in the log."""
+    """Tells of each record: beside the progress, and in the log."""
 
-    def __init__(self, records: list[Record], shown: ProgressTask) -> None:
-        self._records, self._shown = records, shown
+    def __init__(self, shown: ProgressTask) -> None:
+        self._shown = shown
 
     def __call__(self, record: Record) -> None:
-        self._records.append(record)
         area, loss = record.metrics["auroc"], record.metrics["loss"]
         self._shown.describe(f"loss {record.train_loss:.3f}, validation loss {loss:.3f}, AUROC {area:.3f}")
         logger.debug("%s", record.to_mapping())
 
 
-def _describe(spec: ArchitectureSpec, corpus: Corpus, states: TwoStates, kept: Kept, stamp: Stamp) -> ModelBundle:
+def _describe(
+    spec: ArchitectureSpec, corpus: Corpus, states: TwoStates, kept: Kept, stamp: Stamp, run: Mapping[str, Any]
+) -> ModelBundle:
     return ModelBundle(
         spec=spec,
         recipe=corpus.recipe,
@@ -154,6 +287,7 @@ def _describe(spec: ArchitectureSpec, corpus: Corpus, states: TwoStates, kept: K
             "num_validation": dict(zip(states.labels, states.num_validation, strict=True)),
             "references": _references(corpus, states),
             "corpus_digest": corpus.manifest.digest,
+            "run": dict(run),
         },
         stamp=stamp.to_mapping(),
     )
