@@ -43,8 +43,11 @@ CORES = {
     "data inspect": ("leech.data.inspect", "inspect", ("corpus",)),
     "data check": ("leech.evaluation.shortcuts", "check", ("corpus",)),
     "model train": ("leech.training.train", "train", ("--data", "corpus", "-o", "out")),
+    "model benchmark": ("leech.training.benchmark", "benchmark", ("--data", "corpus")),
+    "model calibrate": ("leech.evaluation.calibrate", "calibrate", ("--model", "m", "--data", "corpus", "-o", "out")),
     "model inspect": ("leech.models.bundle", "describe", ("model",)),
     "eval test": ("leech.evaluation.evaluate", "evaluate", ("--model", "m", "--data", "corpus", "-o", "out")),
+    "eval compare": ("leech.evaluation.compare", "compare", ("a", "b", "--data", "corpus", "-o", "out")),
     "predict": ("leech.prediction.predict", "predict", ("--model", "m", *READS, "-o", "out")),
     "demo": ("leech.demo", "run_demo", ()),
 }

@@ -212,7 +212,8 @@ def _probabilities(cut: CutResult, loaded: LoadedModel, predictor: Predictor, ba
     parts = [np.zeros(0)]
     for start in range(0, len(cut.chunks), batch_size):
         part = {name: values[start : start + batch_size] for name, values in columns.items()}
-        parts.append(predictor.positive_probability(make_inputs(part, bundle.recipe, bundle.spec.features)))
+        inputs = make_inputs(part, bundle.recipe, bundle.spec.features)
+        parts.append(predictor.positive_probability(inputs, bundle.calibration))
     return np.concatenate(parts)
 
 
