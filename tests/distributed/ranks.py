@@ -7,15 +7,18 @@ import signal
 import time
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
+import pytest
 import torch
 from torch import nn
 
 from leech.config import build
 from leech.data.corpus import Corpus
-from leech.errors import InputError
+from leech.errors import InputError, LeechError
 from leech.models.spec import build_network, load_architecture
+from leech.training import task as task_module
 from leech.training.checks import examine
 from leech.training.config import TrainConfig
 from leech.training.loop import reproducible
@@ -122,7 +125,8 @@ def many_gradients(world: World, data: Path, scenarios: dict[str, dict[str, Any]
     found = {name: gradients(world, data, values, firsts.get(name, 0)) for name, values in scenarios.items()}
     # A rank's mean is wrong as soon as ranks differ in weight.
     found["mean of means"] = per_rank_mean(world, data, {**scenarios["lopsided"]})
-    return found, _exchanges(world, data, scenarios["accumulated"]), _batch_normalised(world)
+    refusals = [_batch_normalised(world), _poisoned(world, data, scenarios["heads"])]
+    return found, _exchanges(world, data, scenarios["accumulated"]), refusals
 
 
 def _exchanges(world: World, data: Path, values: dict[str, Any]) -> list[bool]:
@@ -136,6 +140,25 @@ def _exchanges(world: World, data: Path, values: dict[str, Any]) -> list[bool]:
     )
     stepper.take(share, 0)
     return seen
+
+
+def _poisoned(world: World, data: Path, values: dict[str, Any]) -> str:
+    """Return what a step says in which the second row of the batch, which is rank 1's, has no finite loss."""
+    stepper = make_stepper(world, data, values)
+    share = next(epoch_shares(stepper.task, 0, batch_size=8, num_parts=1, world=world))
+    usual = stepper.task.losses
+
+    def losses(module: nn.Module, inputs: Any, batch: Any, *others: Any) -> torch.Tensor:
+        return usual(module, inputs, batch, *others) * (float("nan") if share.rows[1] in batch.rows else 1.0)
+
+    before = [parameter.clone() for parameter in stepper.module.parameters()]
+    with mock.patch.object(stepper.task, "losses", losses), pytest.raises(LeechError) as caught:
+        stepper.take(share, 0)
+    assert all(torch.equal(one, other) for one, other in zip(before, stepper.module.parameters(), strict=True))
+    # All ranks came out of the step, and say the same.
+    expected = f"rows {share.rows[1]}."
+    assert world.sum(torch.tensor(float(expected in caught.value.message))).item() == world.size
+    return caught.value.message
 
 
 def _batch_normalised(world: World) -> str:
@@ -162,6 +185,30 @@ def order_of_epochs(world: World, data: Path, values: dict[str, Any]) -> list[li
             order += whole.astype(int).tolist()
         orders.append(order)
     return orders
+
+
+def scores(world: World, data: Path, values: dict[str, Any]) -> np.ndarray:
+    """Return the scores of 97 rows by an untrained network, in batches of 7, and check that each row was scored once."""
+    stepper = make_stepper(world, data, values)
+    rows = np.arange(97, dtype=np.int64)
+    with mock.patch.object(task_module, "_VALIDATION_BATCH", 7):
+        seen: list[int] = []
+        usual = task_module.score
+
+        def counted(network: nn.Module, corpus: Corpus, rows: np.ndarray, *others: Any) -> Any:
+            seen.extend(rows.tolist())
+            return usual(network, corpus, rows, *others)
+
+        with mock.patch.object(task_module, "score", counted):
+            task = stepper.task
+            p = task_module._scored_together(stepper.average.network, task.corpus, rows, task.features, world)
+    times = np.bincount(seen, minlength=97).astype(np.float64)
+    assert (world.sum_array(times) == 1).all()
+    return p
+
+
+def orders_and_scores(world: World, data: Path, values: dict[str, Any]) -> tuple[list[list[int]], np.ndarray]:
+    return order_of_epochs(world, data, values), scores(world, data, values)
 
 
 def fail(world: World, how: str) -> str:

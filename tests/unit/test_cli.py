@@ -43,8 +43,11 @@ CORES = {
     "data inspect": ("leech.data.inspect", "inspect", ("corpus",)),
     "data check": ("leech.evaluation.shortcuts", "check", ("corpus",)),
     "model train": ("leech.training.train", "train", ("--data", "corpus", "-o", "out")),
+    "model benchmark": ("leech.training.benchmark", "benchmark", ("--data", "corpus")),
+    "model calibrate": ("leech.evaluation.calibrate", "calibrate", ("--model", "m", "--data", "corpus", "-o", "out")),
     "model inspect": ("leech.models.bundle", "describe", ("model",)),
     "eval test": ("leech.evaluation.evaluate", "evaluate", ("--model", "m", "--data", "corpus", "-o", "out")),
+    "eval compare": ("leech.evaluation.compare", "compare", ("a", "b", "--data", "corpus", "-o", "out")),
     "predict": ("leech.prediction.predict", "predict", ("--model", "m", *READS, "-o", "out")),
     "demo": ("leech.demo", "run_demo", ()),
 }
@@ -205,6 +208,8 @@ def test_a_configuration_file_reaches_every_field_and_flags_override_it(run, nam
         owner = [v for v in configurations(before) if option.name in {f.name for f in exposed_fields(type(v))}]
         if owner and f"--{option.name.replace('_', '-')}" not in CORES[name][2]:
             _, value = other_value(option, getattr(owner[0], option.name))
+            if option.multiple and not isinstance(value, tuple):
+                value = (value,)
             file[option.name] = str(value) if isinstance(value, Path) else value
             expected[f"{type(owner[0]).__name__}.{option.name}"] = value
     path = tmp_path / "settings.toml"

@@ -15,6 +15,7 @@ from leech.console import (
     Table,
     choose_progress,
     format_duration,
+    log_as_rank,
     logger,
     render,
     set_up_logging,
@@ -151,6 +152,23 @@ def test_logging_set_up_twice_shows_each_record_once():
 
 
 TABLE = Table(title="Reads", columns=("label", "reads", "share"), rows=[("charged", "1200", "0.75"), ("[b]", "40", "")])
+
+
+@pytest.mark.parametrize(
+    ("rank", "shown"),
+    [
+        (0, ["[rank 0/3] INFO: begun", "[rank 0/3] WARNING: hot"]),
+        # What ranks beyond the first have to say in the usual course is the same.
+        (2, ["[rank 2/3] WARNING: hot"]),
+    ],
+)
+def test_records_of_a_rank_begin_with_its_number(rank, shown):
+    stream = io.StringIO()
+    set_up_logging(stream=stream)
+    log_as_rank(rank, 3)
+    logger.info("begun")
+    logger.warning("hot")
+    assert stream.getvalue().splitlines() == shown
 
 
 def test_a_plain_table_is_aligned_and_numbers_stand_on_the_right():

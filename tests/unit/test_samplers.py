@@ -76,6 +76,8 @@ def test_noise_belongs_to_the_row_and_from_the_second_time_on_to_the_draw() -> N
     assert owners[[2, 4]].tolist() == [7 + 2**40, 7 + 2**41]
     assert owners[5] == 3 + 2**40
     assert len(set(owners.tolist())) == 6
+    assert noise_owners(np.array([7, 3, 9])).tolist() == [7, 3, 9]
+    assert len(noise_owners(rows[:0])) == 0
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4])

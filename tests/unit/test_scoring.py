@@ -38,7 +38,8 @@ class Echo:
     def __init__(self, failure=None):
         self.asked, self.threads, self.failure = [], set(), failure
 
-    def positive_probability(self, inputs):
+    def positive_probability(self, inputs, calibration):
+        assert calibration == "the model's"
         if self.failure is not None:
             raise self.failure
         self.asked.append(len(inputs))
@@ -48,7 +49,9 @@ class Echo:
 
 def score(batches, batch_size, monkeypatch, predictor=None, closed=None):
     monkeypatch.setattr(scoring, "make_inputs", lambda columns, recipe, features: columns["signal"])
-    loaded = SimpleNamespace(bundle=SimpleNamespace(recipe=None, spec=SimpleNamespace(features=())))
+    loaded = SimpleNamespace(
+        bundle=SimpleNamespace(recipe=None, calibration="the model's", spec=SimpleNamespace(features=()))
+    )
 
     def stream(size, workers):
         try:

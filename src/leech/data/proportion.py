@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-Z = 1.959963984540054
-"""Normal quantile of 0.975."""
+NORMAL_97_5 = 1.959963984540054
+"""Quantile of the standard normal distribution: 95 % lie within this many standard deviations."""
 
 
 class Interval(NamedTuple):
@@ -24,9 +24,9 @@ def wilson(successes: float, total: float) -> Interval | None:
     if total <= 0:
         return None
     share = successes / total
-    z2 = Z**2 / total
+    z2 = NORMAL_97_5**2 / total
     centre = (share + z2 / 2) / (1 + z2)
-    half = Z / (1 + z2) * (share * (1 - share) / total + z2 / (4 * total)) ** 0.5
+    half = NORMAL_97_5 / (1 + z2) * (share * (1 - share) / total + z2 / (4 * total)) ** 0.5
     # At 0 and at all successes the limit is the share itself; rounding may put it a hair inside.
     low = 0.0 if successes <= 0 else max(0.0, centre - half)
     return Interval(low, 1.0 if successes >= total else min(1.0, centre + half))

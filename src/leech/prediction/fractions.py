@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from leech.data.proportion import Interval, Z, wilson
+from leech.data.proportion import NORMAL_97_5, Interval, wilson
 from leech.data.reasons import STATE_MAY_CAUSE, USED
 from leech.models.bundle import ModelBundle
 from leech.prediction.calls import CallRules
@@ -81,9 +81,7 @@ class Corrections(NamedTuple):
 
 
 def _measured_errors(bundle: ModelBundle) -> ErrorRates | None:
-    # Only a calibrated model's operating point has figures.
-    achieved = getattr(bundle.operating_point, "achieved", None)
-    test = achieved.get("test") if isinstance(achieved, dict) else None
+    test = (bundle.operating_point.achieved or {}).get("test")
     if not isinstance(test, dict) or not {"tp", "fp", "tn", "fn"} <= test.keys():
         return None
     num_positive, num_negative = test["tp"] + test["fn"], test["fp"] + test["tn"]
@@ -162,8 +160,8 @@ def correct_errors(num_positive: int, called: int, rates: ErrorRates) -> Fractio
     positives, negatives = tpr.num_trials + 2, fpr.num_trials + 2
     sensitivity = (tpr.value * tpr.num_trials + 1) / positives
     specificity = ((1 - fpr.value) * fpr.num_trials + 1) / negatives
-    total = called + Z**2
-    share = (num_positive + Z**2 / 2) / total
+    total = called + NORMAL_97_5**2
+    share = (num_positive + NORMAL_97_5**2 / 2) / total
     gain = sensitivity + specificity - 1
     if gain <= 0:
         return Fraction(value, Interval(0.0, 1.0))
@@ -171,9 +169,9 @@ def correct_errors(num_positive: int, called: int, rates: ErrorRates) -> Fractio
     centre = (share + specificity - 1) / gain
     from_tpr = sensitivity * (1 - sensitivity) / positives
     from_fpr = specificity * (1 - specificity) / negatives
-    shift = 2 * Z**2 * (centre * from_tpr - (1 - centre) * from_fpr)
+    shift = 2 * NORMAL_97_5**2 * (centre * from_tpr - (1 - centre) * from_fpr)
     variance = share * (1 - share) / total + centre**2 * from_tpr + (1 - centre) ** 2 * from_fpr
-    half = Z * variance**0.5 / gain
+    half = NORMAL_97_5 * variance**0.5 / gain
     low, high = _clipped(centre + shift - half), _clipped(centre + shift + half)
     return Fraction(value, Interval(min(low, value), max(high, value)))
 

@@ -115,7 +115,7 @@ class _Scorer:
     def _probabilities(self, columns: Columns) -> NDArray[np.float64]:
         try:
             inputs = make_inputs(columns, self._bundle.recipe, self._bundle.spec.features)
-            return self._predictor.positive_probability(inputs)
+            return self._predictor.positive_probability(inputs, self._bundle.calibration)
         except (MemoryError, RuntimeError) as error:
             if not _is_out_of_memory(error):
                 raise

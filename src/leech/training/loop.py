@@ -306,13 +306,7 @@ class _Run:
                 "losses": self.tally.losses.tolist(),
                 "weights": self.tally.weights.tolist(),
             },
-            "kept": {
-                "highest": kept.highest,
-                "num_since": kept.num_since,
-                "epoch": kept.epoch,
-                "step": kept.step,
-                "metrics": kept.metrics,
-            },
+            "kept": {name: value for name, value in vars(kept).items() if name != "state"},
             "records": [asdict(record) for record in self.records],
         }
         return State(tensors, content)

@@ -107,6 +107,11 @@ def noise_owners(rows: NDArray[np.int64]) -> NDArray[np.int64]:
     It is the row; from the second time on that an epoch holds a row, one that nothing else has, so that a row drawn often is
     disturbed in a new way each time.
     """
+    seen = np.zeros(int(rows.max(initial=0)) + 1, dtype=np.bool_)
+    seen[rows] = True
+    if np.count_nonzero(seen) == len(rows):
+        # The usual epoch, which is thus spared a sort and another array of its length on every rank.
+        return rows
     order = np.argsort(rows, kind="stable")
     ordered = rows[order]
     first = np.searchsorted(ordered, ordered, side="left")

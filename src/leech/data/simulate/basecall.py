@@ -1,18 +1,19 @@
-"""What a basecaller and an aligner make of a molecule: SEQ, CIGAR and move table.
+"""What a basecaller and an aligner make of molecules: SEQ, CIGAR and move table.
 
-Hides: the error model. Belongs here: turning a molecule and its true base boundaries into one alignment; tags and files are
-in ``write.py``. Invariants: SEQ and CIGAR are consistent with the reference; the move table is in time order, has one 1 per
-base of SEQ and covers the used samples up to less than one stride.
+Hides: the error model. Belongs here: turning molecules and their true base boundaries into alignments; tags and files are
+in ``block.py`` and ``write.py``. Invariants: SEQ and CIGAR are consistent with the reference; a move table is in time order,
+has one 1 per base of SEQ and covers the used samples up to less than one stride.
 """
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from leech.data.simulate.molecules import Molecule
+from leech.data.simulate.molecules import Molecules
 
 STRIDE = 6
 """Samples per block of the move table; no base is shorter, so every base can have a move."""
@@ -22,89 +23,163 @@ _KEPT, _SUBSTITUTED, _INSERTED_AFTER, _DELETED = range(4)
 _QUIET_ENDS = 3
 """Bases at either end without indels, so that an alignment begins and ends with matches."""
 
+_MATCH, _INSERT, _DELETE, _CLIP = 0, 1, 2, 4
+_LETTERS = "MID?S"
+_BASES = np.frombuffer(b"ACGT", dtype=np.uint8)
+
 
 @dataclass(frozen=True)
-class Basecall:
-    """One aligned basecall.
+class Basecalls:
+    """Aligned basecalls, one per molecule.
 
-    :ivar cigar: operations as (code, length).
+    :ivar cigars: operations as (length, letter).
+    :ivar positions: reference position of the first aligned base.
     :ivar moves: 0/1 per stride block in time order.
     """
 
-    sequence: str
-    cigar: list[tuple[int, int]]
-    position: int
-    moves: NDArray[np.int8]
+    sequences: list[str]
+    cigars: list[list[tuple[int, str]]]
+    positions: NDArray[np.int64]
+    moves: list[NDArray[np.int8]]
 
 
-def basecall(generator: np.random.Generator, molecule: Molecule, junction: int, has_junction_indel: bool) -> Basecall:
-    """Call and align one molecule.
+@dataclass(frozen=True)
+class _Bases:
+    """What became of each base, in flat arrays.
 
-    :param junction: index in the molecule of the first adapter base.
+    :ivar within: its number in its molecule.
+    :ivar starts: stride block, in time, in which it begins; ``room`` blocks later its 5' neighbour does.
+    """
+
+    lengths: NDArray[np.int64]
+    within: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    room: NDArray[np.int64]
+    fate: NDArray[np.int8]
+
+
+def basecall(
+    generator: np.random.Generator,
+    molecules: Molecules,
+    junctions: NDArray[np.int64],
+    has_junction_indel: NDArray[np.bool_],
+    aligned_ends: NDArray[np.int64],
+) -> Basecalls:
+    """Call and align molecules.
+
+    :param junctions: number of the first adapter base in each molecule.
     :param has_junction_indel: whether an indel lies across CCAGGC; there is none otherwise.
+    :param aligned_ends: number of the base from which on the molecule does not agree with its reference.
     """
-    length = len(molecule.sequence)
-    fate = generator.choice(
-        4, length, p=[1 - _SUBSTITUTION - _INSERTION - _DELETION, _SUBSTITUTION, _INSERTION, _DELETION]
+    bases = _draw_fates(generator, molecules, junctions, has_junction_indel)
+    deleted, inserted = bases.fate == _DELETED, bases.fate == _INSERTED_AFTER
+    cigars, skipped = _align(generator, molecules, bases, junctions, aligned_ends)
+    return Basecalls(
+        sequences=_spell(generator, molecules, bases, deleted, inserted),
+        cigars=cigars,
+        positions=molecules.first + skipped,
+        moves=_move(molecules, bases, deleted, inserted),
     )
-    # The base before the motif is kept too: an insertion behind it would lie at the motif's edge.
-    around = np.arange(junction - 4, junction + 3)
-    fate[around] = np.where(fate[around] == _SUBSTITUTED, _SUBSTITUTED, _KEPT)
-    if has_junction_indel:
-        starts = (int(molecule.edges[-1]) - molecule.edges[1:]) // STRIDE
-        place = int(generator.integers(junction - 2, junction + 2))
-        # An insertion needs two blocks to divide; where the base is shorter, it is deleted.
-        divisible = starts[place - 1] - starts[place] >= 2
-        fate[place] = _INSERTED_AFTER if divisible and generator.random() < 0.3 else _DELETED
-    for end in (slice(0, _QUIET_ENDS), slice(length - _QUIET_ENDS, length)):
-        fate[end] = np.where(fate[end] >= _INSERTED_AFTER, _KEPT, fate[end])
-    return _align(generator, molecule, fate, junction)
 
 
-def _align(generator: np.random.Generator, molecule: Molecule, fate: NDArray[np.int64], junction: int) -> Basecall:
-    length = len(molecule.sequence)
-    used = int(molecule.edges[-1])
+def _draw_fates(
+    generator: np.random.Generator,
+    molecules: Molecules,
+    junctions: NDArray[np.int64],
+    has_junction_indel: NDArray[np.bool_],
+) -> _Bases:
+    lengths, offsets = molecules.lengths, molecules.base_offsets
+    within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
     # In time, a base starts where its end lies in sequence direction; starts are one block apart at least.
-    starts = (used - molecule.edges[1:]) // STRIDE
-    blocks = np.diff(np.append(starts[::-1], used // STRIDE))[::-1]
-    moves = np.zeros(used // STRIDE, dtype=np.int8)
-    called: list[str] = []
-    operations: list[int] = []
-    for base, kind, start, room in zip(molecule.sequence, fate.tolist(), starts.tolist(), blocks.tolist(), strict=True):
-        if kind == _DELETED:
-            operations.append(2)
-            continue
-        called.append("ACGT".replace(base, "")[generator.integers(3)] if kind == _SUBSTITUTED else base)
-        operations.append(0)
-        first = start
-        if kind == _INSERTED_AFTER and room >= 2:
-            # What is inserted behind the base in sequence comes before it in time.
-            moves[start] = 1
-            first = start + room // 2
-            called.append("ACGT"[generator.integers(4)])
-            operations.append(1)
-        moves[first] = 1
-    clip_front = int(generator.integers(0, 6)) if generator.random() < 0.3 else 0
-    clip_back = int(generator.integers(0, min(20, length - junction - 8))) if generator.random() < 0.4 else 0
-    cigar, skipped = _clip(operations, clip_front, clip_back)
-    return Basecall("".join(called), cigar, molecule.first + skipped, moves)
+    starts = (np.repeat(molecules.used, lengths) - molecules.ends) // STRIDE
+    before = np.append(0, starts[:-1])
+    before[offsets[:-1]] = molecules.used // STRIDE
+    room = before - starts
+    chance = np.cumsum([_SUBSTITUTION, _INSERTION, _DELETION])
+    drawn = np.searchsorted(chance, generator.random(len(within)), side="right")
+    fate = np.array([_SUBSTITUTED, _INSERTED_AFTER, _DELETED, _KEPT], dtype=np.int8)[drawn]
+    # The base before the motif is kept too: an insertion behind it would lie at the motif's edge.
+    from_junction = within - np.repeat(junctions, lengths)
+    fate[(from_junction >= -4) & (from_junction < 3) & (fate != _SUBSTITUTED)] = _KEPT
+    place = offsets[:-1] + junctions + generator.integers(-2, 2, len(junctions))
+    # An insertion needs two blocks to divide; where the base is shorter, it is deleted.
+    is_insertion = (room[place] >= 2) & (generator.random(len(place)) < 0.3)
+    indel = np.where(is_insertion, _INSERTED_AFTER, _DELETED)
+    fate[place[has_junction_indel]] = indel[has_junction_indel]
+    at_end = (within < _QUIET_ENDS) | (within >= np.repeat(lengths, lengths) - _QUIET_ENDS)
+    fate[at_end & (fate >= _INSERTED_AFTER)] = _KEPT
+    fate[(fate == _INSERTED_AFTER) & (room < 2)] = _KEPT
+    return _Bases(lengths, within, starts, room, fate)
 
 
-def _clip(operations: list[int], front: int, back: int) -> tuple[list[tuple[int, int]], int]:
-    """Turn the outermost ``front`` and ``back`` matches into soft clips and count runs.
+def _spell(
+    generator: np.random.Generator,
+    molecules: Molecules,
+    bases: _Bases,
+    deleted: NDArray[np.bool_],
+    inserted: NDArray[np.bool_],
+) -> list[str]:
+    codes = np.where(
+        bases.fate == _SUBSTITUTED, (molecules.codes + generator.integers(1, 4, len(deleted))) % 4, molecules.codes
+    )
+    place = np.append(0, np.cumsum(1 - deleted.astype(np.int64) + inserted))
+    called = np.empty(place[-1], dtype=np.uint8)
+    called[place[:-1][~deleted]] = _BASES[codes[~deleted]]
+    # Drawn for every base, so that an indel more or less leaves later draws as they are.
+    called[place[:-1][inserted] + 1] = _BASES[generator.integers(0, 4, len(inserted))[inserted]]
+    text = called.tobytes().decode("ascii")
+    borders = place[molecules.base_offsets].tolist()
+    return [text[start:end] for start, end in itertools.pairwise(borders)]
 
-    :returns: the CIGAR, and the reference bases that the front clip took away.
-    """
-    matches = [place for place, operation in enumerate(operations) if operation == 0]
-    first, last = matches[front], matches[len(matches) - 1 - back]
-    head, tail = operations[:first], operations[last + 1 :]
-    clipped_front, clipped_back = (sum(operation != 2 for operation in part) for part in (head, tail))
-    cigar: list[tuple[int, int]] = [(4, clipped_front)] if clipped_front else []
-    for operation in operations[first : last + 1]:
-        if cigar and cigar[-1][0] == operation:
-            cigar[-1] = (operation, cigar[-1][1] + 1)
-        else:
-            cigar.append((operation, 1))
-    if clipped_back:
-        cigar.append((4, clipped_back))
-    return cigar, sum(operation != 1 for operation in head)
+
+def _move(
+    molecules: Molecules, bases: _Bases, deleted: NDArray[np.bool_], inserted: NDArray[np.bool_]
+) -> list[NDArray[np.int8]]:
+    borders = np.append(0, np.cumsum(molecules.used // STRIDE))
+    moves = np.zeros(borders[-1], dtype=np.int8)
+    starts = bases.starts + np.repeat(borders[:-1], bases.lengths)
+    # What is inserted behind a base in sequence comes before it in time.
+    moves[starts[inserted]] = 1
+    moves[(starts + np.where(inserted, bases.room // 2, 0))[~deleted]] = 1
+    return np.split(moves, borders[1:-1])
+
+
+def _align(
+    generator: np.random.Generator,
+    molecules: Molecules,
+    bases: _Bases,
+    junctions: NDArray[np.int64],
+    aligned_ends: NDArray[np.int64],
+) -> tuple[list[list[tuple[int, str]]], NDArray[np.int64]]:
+    """Return CIGARs with some outermost matches clipped, and the reference bases that the front clips took away."""
+    number = len(molecules)
+    inserted = bases.fate == _INSERTED_AFTER
+    is_match = bases.fate != _DELETED
+    front = np.where(generator.random(number) < 0.3, generator.integers(0, 6, number), 0)
+    widest = np.minimum(20, bases.lengths - junctions - 8)
+    back = np.where(generator.random(number) < 0.4, generator.integers(0, widest), 0)
+    beyond = is_match & (bases.within >= np.repeat(aligned_ends, bases.lengths))
+    back = np.maximum(back, np.add.reduceat(beyond.astype(np.int64), molecules.base_offsets[:-1]))
+    place = np.append(0, np.cumsum(1 + inserted))
+    operations = np.empty(place[-1], dtype=np.int64)
+    operations[place[:-1]] = np.where(is_match, _MATCH, _DELETE)
+    operations[place[:-1][inserted] + 1] = _INSERT
+    borders = place[molecules.base_offsets]
+    owner = np.repeat(np.arange(number), np.diff(borders))
+    # Matches up to and including each operation, and all of its molecule.
+    total = np.append(0, np.cumsum(operations == _MATCH))
+    matches = total[1:] - total[borders[:-1]][owner]
+    all_matches = np.diff(total[borders])
+    head = matches <= front[owner]
+    tail = matches - (operations == _MATCH) >= (all_matches - back)[owner]
+    skipped = np.add.reduceat((head & (operations != _INSERT)).astype(np.int64), borders[:-1])
+    clipped = head | tail
+    kept = ~(clipped & (operations == _DELETE))
+    operations, owner = np.where(clipped, _CLIP, operations)[kept], owner[kept]
+    # Runs of one operation in one molecule.
+    first = np.flatnonzero(np.append(True, (np.diff(operations) != 0) | (np.diff(owner) != 0)))
+    lengths = np.diff(np.append(first, len(operations))).tolist()
+    letters = [_LETTERS[operation] for operation in operations[first].tolist()]
+    runs = list(zip(lengths, letters, strict=True))
+    ends = np.cumsum(np.bincount(owner[first], minlength=number)).tolist()
+    return [runs[start:end] for start, end in zip([0, *ends], ends, strict=False)], skipped

@@ -8,17 +8,19 @@ single reads are drawn in ``molecules.py``. Invariants: depends on the design se
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from leech.config import nearest
 from leech.data.levels import BASE_EFFECTS, KmerTable, additive_levels, encode_bases
 from leech.data.simulate.config import SimulateConfig
-from leech.errors import ConfigError
+from leech.errors import ConfigError, InputError
 
 FIVE_PRIME_ADAPTER = "CCTAAGAGCAAGAAGAAGCCTGG"
-THREE_PRIME_ADAPTER = "GGCTTCTTCTTGCTCTTCCAACCTTGCCTTAAAAAAAAAA"
 
 ANTICODONS = {
     "Ala": "GGC", "Arg": "ACG", "Asn": "GTT", "Asp": "GTC", "Cys": "GCA", "Gln": "TTG", "Glu": "TTC", "Gly": "GCC",
@@ -29,6 +31,9 @@ ANTICODONS = {
 
 ADDUCT_OFFSETS = np.arange(-4, 4)
 """Bases that an amino acid bends, from the first adapter base: CCA ends at -1."""
+
+_ARM_LENGTH = 17
+"""Bases that all 3' adapters of an experiment share."""
 
 _SYNTHETIC_SIZE = len(BASE_EFFECTS)
 _TABLE_CENTRE = 3
@@ -57,6 +62,8 @@ class Design:
     :ivar junctions: position of the first adapter base behind CCA, by name.
     :ivar table: k-mer levels; ``centre`` is the position of the base that carries them.
     :ivar adducts: by reference name.
+    :ivar adapters: of uncharged and of charged molecules; the references have one of their own.
+    :ivar charged_fractions: share of charged molecules, by reference name.
     """
 
     references: dict[str, str]
@@ -64,14 +71,25 @@ class Design:
     table: KmerTable
     centre: int
     adducts: dict[str, Adduct]
+    adapters: tuple[str, str]
+    charged_fractions: dict[str, float]
+
+    def aligned_end(self, name: str, charged: bool) -> int:
+        """Return how far molecules of one state agree with their reference, in reference bases."""
+        reference, adapter = self.references[name], self.adapters[charged]
+        pairs = zip(reference[self.junctions[name] :], adapter, strict=False)
+        agreed = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
+        return self.junctions[name] + agreed
 
 
 def make_design(config: SimulateConfig) -> Design:
     """Draw the design of an experiment.
 
-    :raises InputError: a k-mer table that cannot be read.
-    :raises ConfigError: a k-mer centre outside the k-mer.
+    :raises InputError: a k-mer table, or a table of charged fractions, that cannot be read.
+    :raises ConfigError: a k-mer centre outside the k-mer, or an adapter that cannot be.
     """
+    of_state = {"--adapter-uncharged": config.adapter_uncharged, "--adapter-charged": config.adapter_charged}
+    _check_adapters(config.adapter, of_state)
     generator = np.random.default_rng([config.design_seed, 0])
     references, junctions = {}, {}
     adducts: dict[str, Adduct] = {}
@@ -83,7 +101,7 @@ def make_design(config: SimulateConfig) -> Design:
         name = f"tRNA-{amino_acid}-{ANTICODONS[amino_acid]}-{number // len(amino_acids) + 1}-1"
         body = _draw_body(generator, ANTICODONS[amino_acid])
         head = f"{FIVE_PRIME_ADAPTER}N{body}CCA"
-        references[name] = head + THREE_PRIME_ADAPTER
+        references[name] = head + config.adapter
         junctions[name] = len(head)
         adducts[name] = effects[amino_acid]
     if config.kmer_table is None:
@@ -94,7 +112,65 @@ def make_design(config: SimulateConfig) -> Design:
     centre = centre if config.kmer_centre is None else config.kmer_centre
     if centre >= table.size:
         raise ConfigError(f"--kmer-centre {centre} lies outside the table's {table.size}-mers.")
-    return Design(references, junctions, table, centre, adducts)
+    uncharged, charged = (adapter or config.adapter for adapter in of_state.values())
+    fractions = dict.fromkeys(references, config.charged_fraction)
+    if config.charged_fractions is not None:
+        fractions |= read_fractions(config.charged_fractions, list(references))
+    return Design(references, junctions, table, centre, adducts, (uncharged, charged), fractions)
+
+
+def _check_adapters(adapter: str, of_state: Mapping[str, str | None]) -> None:
+    """Refuse adapters that no read could have.
+
+    :param adapter: the references'.
+    :param of_state: those of reads, by option.
+    :raises ConfigError: other letters than A C G T, or not the same arm.
+    """
+    for option, sequence in {"--adapter": adapter, **of_state}.items():
+        if sequence is None:
+            continue
+        if set(sequence) - set("ACGT") or len(sequence) < _ARM_LENGTH:
+            raise ConfigError(
+                f"{option} '{sequence}' is not a sequence of at least {_ARM_LENGTH} letters A, C, G or T."
+            )
+        if sequence[:_ARM_LENGTH] != adapter[:_ARM_LENGTH]:
+            raise ConfigError(
+                f"{option} '{sequence}' does not begin with the references' arm {adapter[:_ARM_LENGTH]}.",
+                hint="Adapters share their first 17 bases and may differ behind them.",
+            )
+
+
+def read_fractions(path: Path, references: list[str]) -> dict[str, float]:
+    """Read the table ``reference<TAB>fraction``; empty lines, lines with # and a header line are passed over.
+
+    :raises InputError: unreadable, an unknown or repeated reference, or a share outside 0 to 1.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"Cannot read the table of charged fractions '{path}': {error}.") from error
+    fractions: dict[str, float] = {}
+    for number, line in enumerate(lines, 1):
+        cells = line.split("\t")
+        if not line.strip() or line.startswith("#") or (cells[0] == "reference" and not fractions):
+            continue
+        where = f"'{path}', line {number}"
+        try:
+            share = float(cells[1])
+        except (IndexError, ValueError):
+            raise InputError(f"{where} is not reference<TAB>fraction: '{line}'.") from None
+        if cells[0] not in references:
+            close = nearest(cells[0], references)
+            raise InputError(
+                f"{where}: there is no reference '{cells[0]}' in this design.",
+                hint=f"Did you mean '{close}'?"
+                if close
+                else "See reference.fa; --num-references says how many there are.",
+            )
+        if not 0 <= share <= 1 or cells[0] in fractions:
+            raise InputError(f"{where}: the share must be between 0 and 1 and given once, got '{line}'.")
+        fractions[cells[0]] = share
+    return fractions
 
 
 def _draw_adduct(generator: np.random.Generator, common: Adduct, effect: float) -> Adduct:

@@ -1,19 +1,23 @@
 """The best that is possible: the oracle's scores over one or more simulated libraries.
 
-Hides: how truth files are read. Belongs here: comparing scores that ``molecules.oracle_logit`` gave; invariants: reads of
-several libraries of one design may be judged together, since the scores are likelihood ratios.
+Hides: how truth files are read. Belongs here: comparing scores that ``molecules.oracle_logit`` gave. Invariants: memory does
+not grow with the number of reads; reads of several libraries of one design may be judged together, since the scores are
+likelihood ratios.
 """
 
 from __future__ import annotations
 
 import csv
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from leech.errors import InputError
+
+_ROWS_AT_ONCE = 10000
 
 
 def auroc(positive: NDArray[np.bool_], score: NDArray[np.float64]) -> float:
@@ -28,20 +32,50 @@ def auroc(positive: NDArray[np.bool_], score: NDArray[np.float64]) -> float:
     return float((ranks[positive].sum() - num_positive * (num_positive + 1) / 2) / (num_positive * num_negative))
 
 
+_BINS_PER_UNIT = 512
+_LARGEST_SCORE = 64
+
+
+class ScoreHistogram:
+    """Scores of both states in bins, for an AUROC in memory that does not grow with the number of reads.
+
+    Scores are rounded to 1/512 and cut off at 64; a likelihood ratio of e^64 is as good as certain.
+    """
+
+    def __init__(self) -> None:
+        self.counts = np.zeros((2, 2 * _LARGEST_SCORE * _BINS_PER_UNIT + 1), dtype=np.int64)
+
+    def add(self, positive: NDArray[np.bool_], score: NDArray[np.float64]) -> None:
+        """Count scores."""
+        bins = np.rint(np.clip(score, -_LARGEST_SCORE, _LARGEST_SCORE) * _BINS_PER_UNIT).astype(np.int64)
+        np.add.at(self.counts, (positive.astype(np.int64), bins + _LARGEST_SCORE * _BINS_PER_UNIT), 1)
+
+    def auroc(self) -> float | None:
+        """Return the AUROC; None where all reads are of one state."""
+        negative, positive = self.counts
+        pairs = int(negative.sum()) * int(positive.sum())
+        if not pairs:
+            return None
+        below = np.cumsum(negative) - negative
+        # Twice the wins, to count ties as half without leaving integers.
+        return float(int((positive * (2 * below + negative)).sum()) / (2 * pairs))
+
+
 def oracle_auroc(truth_paths: Sequence[Path]) -> float:
     """Return the oracle's AUROC over all reads of the given truth files.
 
     :raises InputError: all reads are of one state.
     """
-    charged: list[bool] = []
-    scores: list[float] = []
+    histogram = ScoreHistogram()
     for path in truth_paths:
         with path.open(encoding="utf-8", newline="") as file:
-            for row in csv.DictReader(file, delimiter="\t"):
-                charged.append(row["charged"] == "1")
-                scores.append(float(row["oracle_logit"]))
-    if len(set(charged)) < 2:
+            rows = csv.DictReader(file, delimiter="\t")
+            while part := list(islice(rows, _ROWS_AT_ONCE)):
+                charged = np.array([row["charged"] == "1" for row in part])
+                histogram.add(charged, np.array([float(row["oracle_logit"]) for row in part]))
+    result = histogram.auroc()
+    if result is None:
         raise InputError(
             "An AUROC needs reads of both states; give the truth of a charged and of an uncharged library."
         )
-    return auroc(np.array(charged), np.array(scores))
+    return result

@@ -1,86 +1,99 @@
 """The files of a simulated run: POD5, BAM, FASTA, k-mer table and truth.
 
-Hides: tags, ids, split reads and the other nuisances of real files. Belongs here: turning molecules into records; how
-molecules come about is in ``molecules.py``. Invariants: equal settings give equal records, signal and truth; molecules are
-drawn and written in batches, so memory does not grow with the run; the folder appears when it is complete.
+Hides: file formats, processes and the order of writing. Belongs here: writing blocks as they come; what is in them is
+``block.py``'s. Invariants: equal settings give equal records, signal and truth at any number of workers; blocks are written in
+order as they are made, one POD5 file of the run is open at a time and the BAM is sorted on disk, so memory does not grow with
+the run; the folder appears when it is complete.
 """
 
 from __future__ import annotations
 
-import array
 import json
+import mmap
+import os
 import uuid
-from collections.abc import Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import escapepod
 import numpy as np
 import pysam
 
-from leech.console import Progress, Table
-from leech.data.simulate.basecall import STRIDE, Basecall, basecall
+from leech.console import Progress, Table, logger
+from leech.data.reasons import REASONS
+from leech.data.simulate.block import BLOCK_MOLECULES, TRUTH_COLUMNS, Block, BlockMaker, Pod5Read
 from leech.data.simulate.config import SimulateConfig
 from leech.data.simulate.design import Design, make_design
-from leech.data.simulate.molecules import (
-    CALIBRATION_OFFSET,
-    CALIBRATION_SCALE,
-    SAMPLE_RATE,
-    IndelModel,
-    Molecule,
-    draw_molecules,
-)
-from leech.data.simulate.oracle import oracle_auroc
+from leech.data.simulate.layout import Layout, Run
+from leech.data.simulate.molecules import CALIBRATION_OFFSET, CALIBRATION_SCALE, SAMPLE_RATE, IndelModel, Pore
+from leech.data.simulate.nuisances import USED
+from leech.data.simulate.oracle import ScoreHistogram
+from leech.data.simulate.tally import Tally
+from leech.data.workers import WorkerDiedError, spread
+from leech.errors import LeechError
 from leech.provenance import Stamp, atomic_folder
 
-_BATCH = 500
-TRUTH_COLUMNS = (
-    "read_id",
-    "parent_id",
-    "reference",
-    "charged",
-    "in_pod5",
-    "junction_indel",
-    "oracle_logit",
-    "speed",
-    "focus_start_sample",
-    "focus_end_sample",
-)
-"""Focus: the A of CCA; its samples as a half-open range of the POD5 read's raw signal in time order."""
+_BLOCKS_AHEAD = 2
+"""Blocks per worker that are made before the first of them is awaited."""
+
+_SORT_MEMORY = "16M"
+_NOTABLE_MISS = 0.02
+"""Difference between a share of indels asked for and what the signal allows, above which a warning says so."""
+
+_STRAY_SAMPLES = 4000
+_ZSTD_FRAME = b"\x28\xb5\x2f\xfd"
 
 
 @dataclass(frozen=True)
 class SimulatedLibrary:
     """What ``simulate`` made.
 
+    :ivar pod5: file or folder of the signal.
+    :ivar outcomes: records by what ``prepare`` should count them as, in the order of its own ladder.
+    :ivar nuisances: molecules by nuisance.
+    :ivar indel_shares: share of reads with an indel across the junction, by state; None for a state without reads.
     :ivar oracle_auroc: of a classifier that knows every parameter of the simulation; None when all reads are of one state.
     """
 
     path: Path
+    pod5: Path
     num_reads: int
     num_charged: int
     num_in_pod5: int
     num_records: int
+    outcomes: dict[str, int]
+    nuisances: dict[str, int]
+    indel_shares: dict[str, float | None]
     oracle_auroc: float | None
 
     def to_mapping(self) -> dict[str, Any]:
         """Return plain types, ready for JSON."""
-        return {**vars(self), "path": str(self.path)}
+        return {**vars(self), "path": str(self.path), "pod5": str(self.pod5)}
 
     def tables(self) -> list[Table]:
-        """Return counts and files."""
+        """Return counts and files, and what was done to reads."""
         best = "" if self.oracle_auroc is None else f"{self.oracle_auroc:.4f}"
         rows = [
             ("reads", str(self.num_reads)),
             ("charged", str(self.num_charged)),
             ("with signal in POD5", str(self.num_in_pod5)),
             ("BAM records", str(self.num_records)),
+            *(
+                (f"junction indels, {state}", "" if share is None else f"{share:.3f}")
+                for state, share in self.indel_shares.items()
+            ),
             ("oracle AUROC", best),
-            *((name, str(self.path / name)) for name in ("reads.pod5", "mappings.bam", "reference.fa", "truth.tsv")),
+            ("POD5", str(self.pod5)),
+            *((name, str(self.path / name)) for name in ("mappings.bam", "reference.fa", "truth.tsv", "fractions.tsv")),
         ]
-        return [Table(title="Simulated library", columns=("what", "value"), rows=rows)]
+        tables = [Table(title="Simulated library", columns=("what", "value"), rows=rows)]
+        if self.nuisances:
+            hit = [(name, str(number)) for name, number in self.nuisances.items()]
+            tables.append(Table(title="Nuisances", columns=("nuisance", "reads"), rows=hit))
+        return tables
 
 
 def simulate(
@@ -88,208 +101,273 @@ def simulate(
 ) -> SimulatedLibrary:
     """Simulate a library and write it into the folder ``output``.
 
-    Writes reads.pod5, mappings.bam with index (coordinate-sorted), reference.fa, kmer_levels.tsv, truth.tsv and oracle.json.
+    Writes reads.pod5 (or several files below pod5/), mappings.bam (with index where it is sorted), reference.fa,
+    kmer_levels.tsv, truth.tsv, fractions.tsv, outcomes.json and oracle.json.
 
-    :raises InputError: ``output`` exists, or a k-mer table cannot be read.
+    :raises ConfigError: an adapter, a k-mer centre or a nuisance that cannot be.
+    :raises InputError: ``output`` exists, or a table cannot be read.
+    :raises LeechError: a worker died, or a file cannot be written.
     """
-    design = make_design(config)
+    design, layout = make_design(config), Layout.plan(config)
     with atomic_folder(output, force=force) as folder:
         (folder / "reference.fa").write_text("".join(f">{name}\n{text}\n" for name, text in design.references.items()))
         (folder / "kmer_levels.tsv").write_bytes(design.table.text)
-        unsorted = folder / "unsorted.bam"
-        with ExitStack() as stack:
-            library = _Library(config, design, folder, unsorted, stack)
-            task = stack.enter_context(progress.task("simulate", unit="reads", total=config.reads))
-            for start in range(0, config.reads, _BATCH):
-                number = min(_BATCH, config.reads - start)
-                library.add(number)
-                task.advance(number)
-        pysam.sort("--no-PG", "-o", str(folder / "mappings.bam"), str(unsorted))
-        pysam.index(str(folder / "mappings.bam"))
-        unsorted.unlink()
-        both = 0 < library.num_charged < config.reads
-        best = oracle_auroc([folder / "truth.tsv"]) if both else None
-        (folder / "oracle.json").write_text(json.dumps({"auroc": best, "num_reads": config.reads}, indent=2) + "\n")
+        indels = IndelModel.fit(Pore(design), config.indel_charged, config.indel_uncharged)
+        _warn_about_indels(config, indels)
+        tally, scores = Tally.of(len(design.references)), ScoreHistogram()
+        records = folder / "records.sam"
+        with (
+            progress.task("simulate", unit="reads", total=config.reads) as task,
+            Pod5Files(folder, layout, config) as pod5,
+            records.open("wb") as sam,
+            (folder / "truth.tsv").open("wb") as truth,
+        ):
+            sam.write(_header(design))
+            truth.write(("\t".join(TRUTH_COLUMNS) + "\n").encode())
+            for block in _blocks(config, design, indels):
+                pod5.write(block)
+                sam.write(block.records)
+                truth.write(block.truth)
+                tally.add(block.tally)
+                scores.add(block.charged, block.logits)
+                task.advance(len(block.charged))
+        _write_bam(config, records, folder / "mappings.bam")
+        best = scores.auroc()
+        outcomes = {reason: tally.expected[reason] for reason in (*REASONS, USED) if tally.expected[reason]}
+        _write_json(folder / "oracle.json", {"auroc": best, "num_reads": config.reads})
+        _write_json(folder / "outcomes.json", outcomes)
+        _write_fractions(folder / "fractions.tsv", design, tally)
         stamp.write(folder)
     return SimulatedLibrary(
         path=output,
-        num_reads=config.reads,
-        num_charged=library.num_charged,
-        num_in_pod5=library.num_in_pod5,
-        num_records=library.num_records,
+        pod5=output / layout.pod5,
+        num_reads=tally.num_reads,
+        num_charged=tally.num_charged,
+        num_in_pod5=tally.num_in_pod5,
+        num_records=tally.num_records,
+        outcomes=outcomes,
+        nuisances={name: number for name, number in sorted(tally.nuisances.items()) if number},
+        indel_shares=tally.indel_shares(),
         oracle_auroc=best,
     )
 
 
-@dataclass
-class _Library:
-    """The files being written."""
-
-    config: SimulateConfig
-    design: Design
-    folder: Path
-    bam_path: Path
-    stack: ExitStack
-    num_charged: int = 0
-    num_in_pod5: int = 0
-    num_records: int = 0
-    _number: int = 0
-    _pending: list[tuple[Molecule, Basecall, bool]] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self._generator = np.random.default_rng([self.config.seed, 1])
-        self._names = list(self.design.references)
-        self._indels = IndelModel.fit(self.design, self.config.indel_charged, self.config.indel_uncharged)
-        self._header = pysam.AlignmentHeader.from_dict(
-            {
-                "HD": {"VN": "1.6", "SO": "unsorted"},
-                "SQ": [{"SN": name, "LN": len(text)} for name, text in self.design.references.items()],
-                "PG": [{"ID": "simulator", "PN": "leech data simulate"}],
-            }
-        )
-        self._bam = self.stack.enter_context(pysam.AlignmentFile(str(self.bam_path), "wb", header=self._header))
-        self._truth: IO[str] = self.stack.enter_context((self.folder / "truth.tsv").open("w", encoding="utf-8"))
-        self._truth.write("\t".join(TRUTH_COLUMNS) + "\n")
-        self._pod5 = self.stack.enter_context(escapepod.Writer(str(self.folder / "reads.pod5"), software="leech"))
-        acquisition = self._uuid()
-        self._run = self._pod5.add_run_info(
-            escapepod.create_run_info(
-                acquisition_id=acquisition,
-                protocol_run_id=acquisition,
-                flow_cell_id=self.config.flow_cell,
-                sample_id=self.config.sample,
-                sample_rate=SAMPLE_RATE,
-                sequencing_kit="sqk-rna004",
-                experiment_name="simulated",
-                software="leech",
-            )
+def _warn_about_indels(config: SimulateConfig, indels: IndelModel) -> None:
+    asked, got = (config.indel_charged, config.indel_uncharged), (indels.rate_charged, indels.rate_uncharged)
+    if max(abs(one - other) for one, other in zip(asked, got, strict=True)) > _NOTABLE_MISS:
+        logger.warning(
+            "Indels across the junction come from the signal, and it does not tell the states apart well enough for shares "
+            "of %.3f in charged and %.3f in uncharged reads; they will be near %.3f and %.3f.",
+            *asked,
+            *got,
         )
 
-    def add(self, number: int) -> None:
-        """Draw and write ``number`` molecules, with the records that come beside them."""
-        config, generator = self.config, self._generator
-        names = [self._names[place] for place in generator.integers(0, len(self._names), number)]
-        charged = generator.random(number) < config.charged_fraction
-        self.num_charged += int(charged.sum())
-        molecules = draw_molecules(generator, self.design, names, charged)
-        waiting: list[tuple[Molecule, Basecall, bool]] = []
-        for molecule in molecules:
-            indel = bool(generator.random() < self._indels.chance(molecule))
-            junction = self.design.junctions[molecule.reference] - molecule.first
-            called = (molecule, basecall(generator, molecule, junction, indel), indel)
-            # Half as many pairs as split molecules: each pair takes the one that follows too.
-            if waiting or generator.random() < config.split_fraction / (2 - config.split_fraction):
-                waiting.append(called)
-                if len(waiting) == 2:
-                    self._write_read(waiting)
-                    waiting = []
-            else:
-                self._write_read([called])
-        if waiting:
-            self._write_read(waiting)
 
-    def _write_read(self, parts: Sequence[tuple[Molecule, Basecall, bool]]) -> None:
-        """Write one POD5 read that holds one molecule, or two that the basecaller split."""
-        parent = self._uuid()
-        in_pod5 = bool(self._generator.random() >= self.config.missing_fraction)
-        signal = np.concatenate([molecule.raw for molecule, _, _ in parts])
-        if in_pod5:
-            self._add_signal(parent, signal)
-        offset = 0
-        for molecule, called, indel in parts:
-            read_id = parent if len(parts) == 1 else self._uuid()
-            self.num_in_pod5 += in_pod5
-            record = self._record(read_id, molecule, called)
-            if len(parts) > 1:
-                record.set_tag("pi", parent)
-                record.set_tag("sp", offset, "i")
-            self._write_records(record)
-            self._write_truth(read_id, parent, molecule, in_pod5, indel, offset)
-            offset += len(molecule.raw)
+def _header(design: Design) -> bytes:
+    lines = ["@HD\tVN:1.6\tSO:unsorted"]
+    lines += [f"@SQ\tSN:{name}\tLN:{len(text)}" for name, text in design.references.items()]
+    return "\n".join([*lines, "@PG\tID:simulator\tPN:leech data simulate\n"]).encode()
 
-    def _add_signal(self, read_id: str, signal: np.ndarray[Any, np.dtype[np.int16]]) -> None:
+
+def _write_bam(config: SimulateConfig, records: Path, bam: Path) -> None:
+    """Turn SAM into BAM and delete it.
+
+    :raises LeechError: samtools gave up.
+    """
+    try:
+        if config.bam_order == "coordinate":
+            parts = str(bam.with_name("sort"))
+            pysam.sort("--no-PG", "-m", _SORT_MEMORY, "-T", parts, "-o", str(bam), str(records))
+            pysam.index(str(bam))
+        else:
+            pysam.view("--no-PG", "-b", "-o", str(bam), str(records), catch_stdout=False)
+    except pysam.utils.SamtoolsError as error:
+        raise LeechError(f"samtools cannot write '{bam}': {error}.", hint="Is the disk full?") from error
+    records.unlink()
+
+
+def _write_json(path: Path, content: Any) -> None:
+    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def _write_fractions(path: Path, design: Design, tally: Tally) -> None:
+    """Write the charged share of every tRNA: what was asked for, and what came of it in all and in usable reads."""
+    lines = ["reference\tcharged_fraction\treads\treads_charged\tusable\tusable_charged"]
+    for (name, share), counts in zip(design.charged_fractions.items(), tally.by_reference.tolist(), strict=True):
+        lines.append("\t".join(map(str, (name, share, *counts))))
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+class Pod5Files:
+    """The POD5 files of a library while they are written.
+
+    Opens one file of the run at a time, and those of corrupt, truncated and repeated reads when they are needed.
+    """
+
+    def __init__(self, folder: Path, layout: Layout, config: SimulateConfig) -> None:
+        self._folder, self._layout, self._config = folder, layout, config
+        self._run_writer: tuple[int, escapepod.Writer] | None = None
+        self._side_writers: dict[str, escapepod.Writer] = {}
+        self._number = 0
+
+    def __enter__(self) -> Pod5Files:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            for writer in self._open_writers():
+                writer.abort()
+            return
+        if not self._number:
+            # A POD5 without reads cannot be opened; a read that no record names makes it one of another run.
+            generator = np.random.default_rng(self._config.seed)
+            signal = generator.integers(300, 500, _STRAY_SAMPLES).astype(np.int16)
+            name = str(uuid.UUID(bytes=generator.bytes(16), version=4))
+            self._add(Pod5Read(name, 0, len(signal), "run", False, None), signal)
+        with _write_errors(self._folder):
+            for writer in self._open_writers():
+                writer.close()
+        if "corrupt" in self._side_writers:
+            _spoil_signal(self._folder / self._layout.side_path("corrupt"))
+        if "truncated" in self._side_writers:
+            path = self._folder / self._layout.side_path("truncated")
+            os.truncate(path, path.stat().st_size // 2)
+
+    def write(self, block: Block) -> None:
+        """Write the reads of a block.
+
+        :raises LeechError: a file cannot be written.
+        """
+        start = 0
+        for read in block.reads:
+            self._add(read, block.signal[start : start + read.num_samples])
+            start += read.num_samples
+
+    def _open_writers(self) -> list[escapepod.Writer]:
+        return [*([] if self._run_writer is None else [self._run_writer[1]]), *self._side_writers.values()]
+
+    def _add(self, read: Pod5Read, signal: np.ndarray[Any, np.dtype[np.int16]]) -> None:
         self._number += 1
-        self._pod5.add_read(
-            read_id=read_id,
-            read_number=self._number,
-            start_sample=self._number * 20000,
-            channel=self._number % 2675 + 1,
-            well=self._number % 4 + 1,
+        with _write_errors(self._folder):
+            self._add_to(self._writer_of(read), read, signal)
+            if read.is_repeated:
+                self._add_to(self._side_writer("repeated"), read, signal)
+
+    def _add_to(self, writer: escapepod.Writer, read: Pod5Read, signal: np.ndarray[Any, np.dtype[np.int16]]) -> None:
+        number = self._number
+        run = self._layout.run_of(read.molecule)
+        writer.add_read(
+            read_id=read.read_id,
+            read_number=number,
+            start_sample=number * 20000,
+            channel=number % 2675 + 1,
+            well=number % 4 + 1,
             pore_type="not_set",
             calibration_offset=CALIBRATION_OFFSET,
-            calibration_scale=CALIBRATION_SCALE,
+            calibration_scale=CALIBRATION_SCALE if read.calibration_scale is None else read.calibration_scale,
             median_before=200.0,
             end_reason="signal_positive",
             end_reason_forced=False,
-            run_info_index=self._run,
+            # A file of the run knows its own run only, the others know all of them.
+            run_info_index=0 if self._is_of_run(writer) else self._layout.runs.index(run),
             num_minknow_events=len(signal) // 36,
             signal=signal,
         )
 
-    def _record(self, read_id: str, molecule: Molecule, called: Basecall) -> pysam.AlignedSegment:
-        generator = self._generator
-        record = pysam.AlignedSegment(self._header)
-        record.query_name = read_id
-        record.query_sequence = called.sequence
-        record.query_qualities = array.array("B", [20] * len(called.sequence))
-        record.reference_id = self._names.index(molecule.reference)
-        record.reference_start = called.position
-        record.cigartuples = called.cigar
-        record.mapping_quality = int(generator.integers(0, 61))
-        start = len(molecule.leader)
-        record.set_tag("qs", float(np.float32(generator.normal(12, 2))), "f")
-        record.set_tag("ns", start + len(molecule.used), "i")
-        record.set_tag("ts", start, "i")
-        record.set_tag("mv", array.array("b", [STRIDE, *called.moves.tolist()]))
-        if "A" in called.sequence and generator.random() < 0.5:
-            record.set_tag("MN", len(called.sequence), "i")
-            record.set_tag("MM", "A+a.,0;")
-            record.set_tag("ML", array.array("B", [int(generator.integers(0, 256))]))
-        return record
+    def _is_of_run(self, writer: escapepod.Writer) -> bool:
+        return self._run_writer is not None and writer is self._run_writer[1]
 
-    def _write_records(self, record: pysam.AlignedSegment) -> None:
-        config, generator = self.config, self._generator
-        text = record.to_dict()
-        extra: list[dict[str, Any]] = []
-        if generator.random() < config.duplicate_fraction:
-            extra.append(text)
-        if generator.random() < config.secondary_fraction:
-            other = self._names[generator.integers(0, len(self._names))]
-            extra.append({**text, "flag": "256", "ref_name": other, "seq": "*", "qual": "*"})
-        if generator.random() < config.supplementary_fraction:
-            kept = 30
-            clip = len(text["seq"]) - kept
-            part = {"seq": text["seq"][:kept], "qual": text["qual"][:kept], "cigar": f"{kept}M{clip}H"}
-            other = self._names[generator.integers(0, len(self._names))]
-            extra.append({**text, **part, "flag": "2048", "ref_name": other})
-        if generator.random() < config.unmapped_fraction:
-            nowhere = {"flag": "4", "ref_name": "*", "ref_pos": "0", "map_quality": "0", "cigar": "*"}
-            extra.append({**text, **nowhere, "name": self._uuid()})
-        records = [record, *(pysam.AlignedSegment.from_dict(fields, self._header) for fields in extra)]
-        for one in records:
-            self._bam.write(one)
-        self.num_records += len(records)
+    def _writer_of(self, read: Pod5Read) -> escapepod.Writer:
+        if read.place != "run":
+            return self._side_writer(read.place)
+        file = self._layout.file_of(read.molecule)
+        if self._run_writer is None or self._run_writer[0] != file:
+            if self._run_writer is not None:
+                self._run_writer[1].close()
+            writer = self._open(self._layout.path(file), [self._layout.run_of(read.molecule)])
+            self._run_writer = file, writer
+        return self._run_writer[1]
 
-    def _write_truth(
-        self, read_id: str, parent: str, molecule: Molecule, in_pod5: bool, indel: bool, offset: int
-    ) -> None:
-        focus = self.design.junctions[molecule.reference] - molecule.first - 1
-        first = offset + len(molecule.leader)
-        # Sequence direction to time: [a, b) of n used samples becomes [n - b, n - a).
-        end, start = (first + int(molecule.edges[-1] - molecule.edges[place]) for place in (focus, focus + 1))
-        cells = (
-            read_id,
-            parent,
-            molecule.reference,
-            int(molecule.charged),
-            int(in_pod5),
-            int(indel),
-            f"{molecule.signal_logit:.6g}",
-            f"{molecule.speed:.4f}",
-            start,
-            end,
-        )
-        self._truth.write("\t".join(map(str, cells)) + "\n")
+    def _side_writer(self, place: str) -> escapepod.Writer:
+        if place not in self._side_writers:
+            self._side_writers[place] = self._open(self._layout.side_path(place), list(self._layout.runs))
+        return self._side_writers[place]
 
-    def _uuid(self) -> str:
-        return str(uuid.UUID(bytes=self._generator.bytes(16), version=4))
+    def _open(self, path: Path, runs: list[Run]) -> escapepod.Writer:
+        place = self._folder / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        writer = escapepod.Writer(str(place), software="leech")
+        for run in runs:
+            writer.add_run_info(
+                escapepod.create_run_info(
+                    acquisition_id=run.acquisition_id,
+                    protocol_run_id=run.acquisition_id,
+                    flow_cell_id=run.flow_cell,
+                    sample_id=self._config.sample,
+                    sample_rate=SAMPLE_RATE,
+                    sequencing_kit="sqk-rna004",
+                    experiment_name="simulated",
+                    software="leech",
+                )
+            )
+        return writer
+
+
+@contextmanager
+def _write_errors(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except escapepod.Pod5Error as error:
+        raise LeechError(f"Cannot write POD5 below '{folder}': {error}.", hint="Is the disk full?") from error
+
+
+def _spoil_signal(path: Path) -> None:
+    """Overwrite the beginning of every compressed piece of signal in a POD5 file, so that none can be decoded."""
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as content:
+        place = content.find(_ZSTD_FRAME)
+        while place >= 0:
+            content[place : place + len(_ZSTD_FRAME)] = bytes(len(_ZSTD_FRAME))
+            place = content.find(_ZSTD_FRAME, place)
+
+
+_maker: BlockMaker | None = None
+"""A worker process's own maker of blocks; set once when the process starts, and None everywhere else."""
+
+
+def _start_worker(config: SimulateConfig, design: Design, indels: IndelModel) -> None:
+    global _maker
+    _maker = BlockMaker(config, design, indels)
+
+
+def _make_in_worker(number: int) -> Block:
+    assert _maker is not None
+    return _maker.make(number)
+
+
+def _blocks(config: SimulateConfig, design: Design, indels: IndelModel) -> Iterator[Block]:
+    """Yield all blocks in order.
+
+    :raises LeechError: a worker died.
+    """
+    numbers = range(-(-config.reads // BLOCK_MOLECULES))
+    workers = min(config.workers, len(numbers))
+    if workers == 1:
+        maker = BlockMaker(config, design, indels)
+        yield from map(maker.make, numbers)
+        return
+    tasks = ((None, number) for number in numbers)
+    try:
+        for _, block in spread(
+            _make_in_worker,
+            tasks,
+            workers,
+            ahead=_BLOCKS_AHEAD,
+            start=_start_worker,
+            arguments=(config, design, indels),
+        ):
+            yield block
+    except WorkerDiedError as error:
+        raise LeechError(
+            "A worker process died before its reads were made, so the library would be incomplete; nothing was kept.",
+            hint="It was killed, most often for want of memory; run again with fewer --workers.",
+        ) from error
