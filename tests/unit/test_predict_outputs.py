@@ -295,6 +295,7 @@ def test_the_time_left_is_told_from_how_much_of_the_bam_is_read(model, tmp_path)
 
     times = iter(range(0, 1000, 10))
     run(model, sources, tmp_path / "s.bam", progress=Told(), clock=lambda: next(times))
+    assert told.pop() == ""
     assert told
     assert all("% of the BAM, about " in text and text.endswith(" left") for text in told)
 

@@ -270,6 +270,7 @@ class _Run:
                 left = _time_left(self._stream.share_read, clock() - start)
                 if left is not None:
                     task.describe(left)
+        task.describe("")
         self._finish()
 
     def _write(self, scored: ScoredBatch) -> None:
