@@ -9,9 +9,11 @@ import pytest
 
 from leech.config import build
 from leech.data.proportion import wilson
+from leech.errors import InputError
 from leech.models.bundle import OperatingPoint
 from leech.prediction.calls import CallRules
 from leech.prediction.config import PredictConfig
+from leech.prediction.controls import control_rates
 from leech.prediction.fractions import (
     CallRates,
     Corrections,
@@ -150,3 +152,41 @@ def test_call_rates_come_from_libraries_of_one_state_and_from_reasons_that_a_sta
     }
     assert corrections(model(training=training)).calls == CallRates(0.72, 0.94)
     assert corrections(model(training={"counts_by_label": {"charged": {"used": 5}}})).calls is None
+
+
+def control(path, *rows, columns="reference\tn_positive\tn_negative"):
+    path.write_text("\n".join([columns, *rows]) + "\n")
+    return path
+
+
+def test_controls_give_each_reference_its_own_rates_where_they_hold_enough_of_it(tmp_path):
+    negative = control(tmp_path / "n.tsv", "a\t2\t98", "b\t10\t90", "few\t0\t5", "blind\t20\t20")
+    positive = control(tmp_path / "p.tsv", "a\t90\t10", "b\t40\t60", "few\t5\t0", "blind\t20\t20")
+    everything, own = control_rates(negative, positive)
+    assert everything == ErrorRates(Rate(32 / 245, 245), Rate(155 / 245, 245))
+    assert own == {
+        "a": ErrorRates(Rate(0.02, 100), Rate(0.9, 100)),
+        "b": ErrorRates(Rate(0.1, 100), Rate(0.4, 100)),
+    }
+    found = Corrections.of(build(PredictConfig, {}), model(ACHIEVED), PLAIN, (everything, own))
+    assert found.for_references({"a": 50}).errors == own["a"]
+    assert found.for_references({"few": 50}).errors == everything
+    # 30 reads of a and 10 of b: 0.75 * 0.02 + 0.25 * 0.1 and 0.75 * 0.9 + 0.25 * 0.4.
+    mixed = found.for_references({"a": 30, "b": 10, "few": 0}).errors
+    assert mixed.fpr == (pytest.approx(0.04), 200)
+    assert mixed.tpr == (pytest.approx(0.775), 200)
+
+
+@pytest.mark.parametrize(
+    ("columns", "row", "message"),
+    [
+        ("sample\treference\tn_positive\tn_negative", "s\ta\t1\t2", "over several samples"),
+        ("reference\tpositive", "a\t1", "no column 'n_positive'"),
+        ("reference\tn_positive\tn_negative", "a\tmany\t2", "line 2: a count is no whole number"),
+        ("reference\tn_positive\tn_negative", "a\t0\t0", "nothing can be corrected"),
+    ],
+)
+def test_a_control_that_tells_nothing_is_refused(tmp_path, columns, row, message):
+    path = control(tmp_path / "c.tsv", row, columns=columns)
+    with pytest.raises(InputError, match=message):
+        control_rates(path, path)

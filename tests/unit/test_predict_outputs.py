@@ -119,6 +119,8 @@ def test_each_format_leaves_its_files_and_no_others(model, sources, tmp_path, co
         ({"fpr": 0.1}, "give both or neither"),
         ({"tpr": 0.1}, "give both or neither"),
         ({"fpr": 0.5, "tpr": 0.5}, "must lie above --fpr"),
+        ({"negative_control": "n.tsv"}, "give both or neither"),
+        ({"negative_control": "n.tsv", "positive_control": "p.tsv", "fpr": 0.1, "tpr": 0.9}, "one or the other"),
         ({"call_rates": (0.0, 0.5)}, "must lie above 0"),
         ({"call_rates": (0.5, 7.0)}, "up to 1"),
         ({"min_confidence": 1.5}, "between"),
@@ -316,3 +318,19 @@ def test_a_contradiction_is_found_before_any_work(model, tmp_path, config):
     nowhere = build(ReadSources, {"pod5": [tmp_path / "p"], "bam": tmp_path / "b", "reference": tmp_path / "r"})
     with pytest.raises(ConfigError, match="give"):
         run(model, nowhere, tmp_path / "s.bam", **config)
+
+
+def test_tables_of_control_libraries_correct_a_later_run(model, sources, tmp_path):
+    # The same twelve reads, called at cl >= 1 (all positive) and at cl >= 255 (none), stand for perfect controls.
+    run(model, sources, tmp_path / "p", format="tsv", sample="s", threshold_cl=1)
+    run(model, sources, tmp_path / "n", format="tsv", sample="s", threshold_cl=255)
+    table = "s.charging_summary.tsv.gz"
+    controls = {"negative_control": tmp_path / "n" / table, "positive_control": tmp_path / "p" / table}
+    result = run(model, sources, tmp_path / "c", format="tsv", sample="s", **controls)
+    total = result.summarised.tally.total()
+    (amino,) = rows(tmp_path / "c" / "s.charging_summary.amino_acid.tsv.gz")
+    assert amino["error_corrected"] == amino["fraction"] == f"{total.num_positive / total.num_called:.6g}"
+    assert float(amino["error_corrected_low"]) < float(amino["error_corrected"]) < float(amino["error_corrected_high"])
+    record = json.loads((tmp_path / "c" / "s.predict.json").read_text())
+    assert record["corrections"]["error_rates_from"] == "controls"
+    assert record["corrections"]["error_rates"]["tpr"] == {"value": 1.0, "num_trials": 11}

@@ -65,6 +65,12 @@ class PredictConfig:
     tpr: float | None = knob(
         None, minimum=0.0, maximum=1.0, help="Share of positive reads that are called positive; needs --fpr."
     )
+    negative_control: Path | None = knob(
+        None,
+        help="A charging_summary table that this model made, at this threshold, of a library whose every molecule is negative, "
+        "for fractions corrected by each reference's own rates; needs --positive-control.",
+    )
+    positive_control: Path | None = knob(None, help="The same of a library whose every molecule is positive.")
     call_rates: tuple[float, float] | None = knob(
         None,
         metavar="POSITIVE NEGATIVE",
@@ -110,6 +116,14 @@ class PredictConfig:
         yield (
             self.fpr is not None and self.tpr is not None and self.tpr <= self.fpr,
             f"--tpr {self.tpr} must lie above --fpr {self.fpr}: calls that say nothing cannot be corrected.",
+        )
+        yield (
+            (self.negative_control is None) != (self.positive_control is None),
+            "--negative-control and --positive-control correct fractions together; give both or neither.",
+        )
+        yield (
+            self.fpr is not None and self.negative_control is not None,
+            "--fpr and --tpr say what the controls would tell; give one or the other.",
         )
         yield (
             self.call_rates is not None and not all(0 < rate <= 1 for rate in self.call_rates),

@@ -6,6 +6,8 @@ are 95 %; everything lies in [0, 1]; a corrected figure never replaces the raw o
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from leech.data.proportion import NORMAL_97_5, Interval, wilson
@@ -40,16 +42,26 @@ class CallRates(NamedTuple):
 
 
 class Corrections(NamedTuple):
-    """What is known about the calls, and who says so; None where nothing is."""
+    """What is known about the calls, and who says so; None where nothing is.
+
+    :ivar by_reference: error rates of the references that have their own; the others have ``errors``.
+    """
 
     errors: ErrorRates | None
     errors_source: str | None
     calls: CallRates | None
     calls_source: str | None
+    by_reference: Mapping[str, ErrorRates] = MappingProxyType({})
 
     @classmethod
-    def of(cls, config: PredictConfig, bundle: ModelBundle, rules: CallRules) -> Corrections:
-        """Return what the options give, else what the model folder knows.
+    def of(
+        cls,
+        config: PredictConfig,
+        bundle: ModelBundle,
+        rules: CallRules,
+        controls: tuple[ErrorRates, Mapping[str, ErrorRates]] | None = None,
+    ) -> Corrections:
+        """Return what controls and options give, else what the model folder knows.
 
         What was measured at the model's operating point holds there only, and what libraries of one state lost holds only
         where nothing more is left uncalled.
@@ -57,7 +69,9 @@ class Corrections(NamedTuple):
         errors: ErrorRates | None = None
         calls: CallRates | None = None
         errors_source = calls_source = None
-        if config.fpr is not None and config.tpr is not None:
+        if controls is not None:
+            errors, errors_source = controls[0], "controls"
+        elif config.fpr is not None and config.tpr is not None:
             errors, errors_source = ErrorRates(Rate(config.fpr), Rate(config.tpr)), "options"
         elif rules.threshold_cl == bundle.threshold_cl and not rules.abstains:
             errors = _measured_errors(bundle)
@@ -67,7 +81,29 @@ class Corrections(NamedTuple):
         elif not rules.abstains:
             calls = _measured_call_rates(bundle)
             calls_source = None if calls is None else "libraries that the model was trained on"
-        return cls(errors, errors_source, calls, calls_source)
+        by_reference = MappingProxyType({}) if controls is None else controls[1]
+        return cls(errors, errors_source, calls, calls_source, by_reference)
+
+    def for_references(self, called: Mapping[str, int]) -> Corrections:
+        """Return the corrections of some references taken together: the mean of their error rates, weighted by calls.
+
+        :param called: number of called reads by reference.
+        """
+        total = sum(called.values())
+        if not self.by_reference or self.errors is None or not total:
+            return self
+        own = {name: self.by_reference.get(name, self.errors) for name, number in called.items() if number}
+
+        # References without rates of their own share one pair, whose reads count once.
+        measured = set(own.values())
+        fpr, tpr = (
+            Rate(
+                sum(called[name] * rates[place].value for name, rates in own.items()) / total,
+                sum(rates[place].num_trials or 0 for rates in measured),
+            )
+            for place in (0, 1)
+        )
+        return self._replace(errors=ErrorRates(fpr, tpr))
 
     def to_mapping(self) -> dict[str, Any]:
         """Return plain types, ready for JSON."""
@@ -75,6 +111,10 @@ class Corrections(NamedTuple):
         return {
             "error_rates": None if errors is None else {"fpr": errors.fpr._asdict(), "tpr": errors.tpr._asdict()},
             "error_rates_from": self.errors_source,
+            "error_rates_by_reference": {
+                name: {"fpr": rates.fpr._asdict(), "tpr": rates.tpr._asdict()}
+                for name, rates in sorted(self.by_reference.items())
+            },
             "call_rates": None if self.calls is None else self.calls._asdict(),
             "call_rates_from": self.calls_source,
         }

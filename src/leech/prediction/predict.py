@@ -36,6 +36,7 @@ from leech.models.inference import Predictor
 from leech.prediction.agreement import Agreement, warn_about_new_references
 from leech.prediction.calls import Call, CallRules, judge
 from leech.prediction.config import PredictConfig
+from leech.prediction.controls import read_controls
 from leech.prediction.fractions import Corrections, fractions
 from leech.prediction.outputs import OutputFiles
 from leech.prediction.scoring import ScoredBatch, scored_batches
@@ -187,7 +188,7 @@ def predict_run(
     bundle = loaded.bundle
     group_table = {} if config.reference_groups is None else read_reference_groups(config.reference_groups)
     rules = CallRules.of(config, bundle.threshold_cl)
-    corrections = Corrections.of(config, bundle, rules)
+    corrections = Corrections.of(config, bundle, rules, read_controls(config))
     with ExitStack() as stack:
         # Names first: indexing a large run takes minutes, and one that is taken can be told at once.
         partial = files.reserve(stack, force=force)

@@ -23,6 +23,7 @@ from leech.errors import ConfigError, InputError, LeechError
 from leech.models.bundle import DESCRIPTION, load_bundle
 from leech.prediction.calls import CallRules
 from leech.prediction.config import PredictConfig
+from leech.prediction.controls import read_controls
 from leech.prediction.fractions import Corrections
 from leech.prediction.outputs import RECORD
 from leech.prediction.predict import FORMAT, SCHEMA_VERSION, PredictResult, predict_run
@@ -180,7 +181,7 @@ def predict_samples(
     bundle = load_bundle(model).bundle
     group_table = {} if config.reference_groups is None else read_reference_groups(config.reference_groups)
     rules = CallRules.of(config, bundle.threshold_cl)
-    corrections = Corrections.of(config, bundle, rules)
+    corrections = Corrections.of(config, bundle, rules, read_controls(config))
     finished: dict[str, PredictResult] = {}
     failed: dict[str, LeechError] = {}
     tallies: dict[str, Tally] = {}
@@ -249,14 +250,14 @@ def _run(
 
 def _identity(model: Path, sources: ReadSources, config: PredictConfig) -> str:
     """Return the digest of all that decides a sample's calls; files are known by size, time and, small ones, content."""
-    groups = config.reference_groups
+    shared = (config.reference_groups, config.negative_control, config.positive_control)
     paths = [
         *sources.pod5,
         sources.bam,
         sources.reference,
         *([] if sources.read_sites is None else [sources.read_sites]),
     ]
-    files = [Identity.of(path) for path in [*paths, *([] if groups is None else [groups])]]
+    files = [Identity.of(path) for path in [*paths, *(path for path in shared if path is not None)]]
     settings = {name: value for name, value in to_mapping(config).items() if name not in _WITHOUT_EFFECT}
     content = {
         "model": hashlib.sha256((model / DESCRIPTION).read_bytes()).hexdigest(),

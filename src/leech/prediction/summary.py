@@ -7,13 +7,13 @@ empty cell; a fraction that rests on few reads is shown and marked.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from leech.console import Table
 from leech.prediction.fractions import Corrections, Fraction, fractions
-from leech.prediction.tally import LEVELS, GroupTally, Tally
+from leech.prediction.tally import LEVELS, UNASSIGNED, GroupTally, Tally
 from leech.prediction.writers import GzipTable
 
 SUMMARY = "charging_summary"
@@ -54,13 +54,22 @@ class Summarised(NamedTuple):
         """Yield the rows of one level of :data:`SUMMARIES`."""
         if level == "reference":
             for name, tally in self.tally.by_reference().items():
-                yield (name, *(self.groups[name][other] for other in LEVELS), *self._cells(tally))
+                levels = (self.groups[name][other] for other in LEVELS)
+                yield (name, *levels, *self._cells(tally, self.corrections_of([name])))
         else:
+            members: dict[str, list[str]] = {}
+            for name in self.tally.by_reference():
+                members.setdefault(self.groups[name][level] or UNASSIGNED, []).append(name)
             for name, tally in self.tally.rolled_up(self.groups, level).items():
-                yield (name, *self._cells(tally))
+                yield (name, *self._cells(tally, self.corrections_of(members[name])))
 
-    def _cells(self, tally: GroupTally) -> tuple[str, ...]:
-        found = fractions(tally.num_positive, tally.num_negative, self.corrections)
+    def corrections_of(self, references: Iterable[str]) -> Corrections:
+        """Return the corrections of some references taken together."""
+        tallies = self.tally.by_reference()
+        return self.corrections.for_references({name: tallies[name].num_called for name in references})
+
+    def _cells(self, tally: GroupTally, corrections: Corrections) -> tuple[str, ...]:
+        found = fractions(tally.num_positive, tally.num_negative, corrections)
         return (
             str(tally.num_positive),
             str(tally.num_negative),
@@ -113,8 +122,10 @@ def shown(summarised: Summarised, labels: tuple[str, str], title: str) -> Table:
     """Return the counts and fractions of every reference for a terminal, with corrections where there are any."""
     negative, positive = labels
     rows = []
-    for name, tally in [*summarised.tally.by_reference().items(), ("all", summarised.tally.total())]:
-        found = fractions(tally.num_positive, tally.num_negative, summarised.corrections)
+    tallies = summarised.tally.by_reference()
+    groups = [(name, [name], tally) for name, tally in tallies.items()]
+    for name, members, tally in [*groups, ("all", list(tallies), summarised.tally.total())]:
+        found = fractions(tally.num_positive, tally.num_negative, summarised.corrections_of(members))
         row = [name, str(tally.num_positive), str(tally.num_negative), str(tally.num_no_call), *_short(found.raw)]
         row.append("" if tally.num_called >= summarised.min_depth else "few reads")
         for corrected in (found.error_corrected, found.no_call_corrected):

@@ -6,6 +6,7 @@ is for whoever asks. Invariants: every line has as many cells as the header.
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 from leech.errors import InputError
@@ -17,8 +18,11 @@ def read_tsv(path: Path, what: str) -> list[tuple[int, list[str]]]:
     :raises InputError: unreadable, without a header, or a line of another number of cells.
     """
     try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
+        content = path.read_bytes()
+        if content.startswith(b"\x1f\x8b"):
+            content = gzip.decompress(content)
+        text = content.decode("utf-8-sig")
+    except (OSError, EOFError, UnicodeDecodeError) as error:
         raise InputError(f"Cannot read {what} '{path}': {error}.") from error
     lines = [
         (number, [cell.strip() for cell in line.split("\t")])
