@@ -197,6 +197,7 @@ def test_a_description_that_is_none_is_refused_by_file(model: Path, text: str) -
             lambda m: m["operating_point"].update(achieved={"test": {"tpr": 0.9}}),
             "'operating_point.achieved.test.num_reads'",
         ),
+        (lambda m: m["operating_point"].update(target={"tpr": 0.9}), "must name one of fpr, precision and recall"),
         (lambda m: m.update(calibration={}), "'calibration.method'"),
         (lambda m: m.update(calibration={"method": "platt", "scale": -1.0}), "must be above 0"),
         (lambda m: m["recipe"].update(samples_beyond=3), "unknown key 'samples_beyond'"),

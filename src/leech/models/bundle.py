@@ -86,6 +86,10 @@ class OperatingPoint:
     def __post_init__(self) -> None:
         if not 1 <= self.threshold_cl <= 255:
             raise ValueError(f"threshold_cl {self.threshold_cl} must lie between 1 and 255")
+        if self.target is not None and (
+            len(self.target) != 1 or not set(self.target) <= {"fpr", "precision", "recall"}
+        ):
+            raise ValueError(f"target {self.target} must name one of fpr, precision and recall")
 
     def to_mapping(self) -> dict[str, Any]:
         """Return plain types, ready for JSON; what there is none of is left out."""
