@@ -58,11 +58,14 @@ LEAVES = {" ".join(path): command for path, command in commands() if not isinsta
 OWN = {"help", "as_json", "config_file", "verbose", "quiet"}
 """Options that are not the core function's business; tests of their own follow."""
 
+OTHERWHERE = {("predict", "samples")}
+"""Options that lead to another core function, which has tests of its own."""
+
 OPTIONS = [
     pytest.param(name, option, id=f"{name} {option.opts[-1]}")
     for name, command in LEAVES.items()
     for option in command.params
-    if isinstance(option, click.Option) and option.name not in OWN
+    if isinstance(option, click.Option) and option.name not in OWN and (name, option.name) not in OTHERWHERE
 ]
 
 

@@ -110,6 +110,11 @@ class ReadStream:
         """Number of POD5 files, the unreadable ones too."""
         return len(self._cutter.files) + len(self.bad_files)
 
+    @property
+    def share_read(self) -> float | None:
+        """About how much of the alignment file has been read, a few batches ahead; None where that cannot be told."""
+        return self._alignments.share_read
+
     def batches(self, size: int, workers: int) -> Iterator[RecordBatch]:
         """Yield all records, ``size`` at a time, with the chunks cut from them.
 
