@@ -1,9 +1,9 @@
 """Figures of results: shares with intervals, curves, histograms, bars and a heat map.
 
 Hides: where things stand on these drawings. Belongs here: one function per kind of figure, of plain values; what is shown is
-decided in ``sections.py``, and what is drawn with comes from ``data/drawing.py``. Invariants: as there; things of one kind
-differ in shape or dashes as well as in colour, so that a grey print can be read; drawings are no wider than a column, so
-that their words can be read on a telephone.
+decided in ``samples.py``, ``models.py`` and ``signal.py``, and what is drawn with comes from ``data/drawing.py``. Invariants:
+as there; things of one kind differ in shape or dashes as well as in colour, so that a grey print can be read; drawings are no
+wider than a column, so that their words can be read on a telephone.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
 Hides: the files' names, forms and versions, and what an older one lacks. Belongs here: reading the metrics of ``leech eval
 test``, its scores read by read, the tables and records of ``leech predict``, and the history of a model; what is shown of
-them is in ``sections.py``. Invariants: nothing is guessed: what a file does not say is None or empty; counts are those of the
-file; samples and metrics come in the order in which they were given, several of one folder by name.
+them is in ``samples.py``, ``models.py`` and ``signal.py``. Invariants: nothing is guessed: what a file does not say is None or
+empty; counts are those of the file; samples and metrics come in the order in which they were given, several of one folder by
+name.
 """
 
 from __future__ import annotations
