@@ -13,6 +13,7 @@ import numpy as np
 from leech.console import Table
 from leech.data.drawing import numbers
 from leech.data.page import dwell_figure, example_figure, signal_figure
+from leech.data.portrait import example_table
 from leech.data.squiggle import POINTS_PER_BASE, Example, View
 from leech.evaluation.report.section import Section, heading
 
@@ -43,17 +44,6 @@ def examples_section(view: View | None) -> Section:
 def _example(example: Example, view: View) -> Iterator[str]:
     yield example_figure(example, view)
     yield numbers(example_table(example), f"read-{example.read_id}.tsv")
-
-
-def example_table(example: Example) -> Table:
-    """Return a row per sample of a chunk, with the base that it belongs to."""
-    bases = {sample: base for base in example.bases for sample in range(base.start, base.end)}
-    rows = []
-    for sample, value in enumerate(example.signal.tolist()):
-        base = bases.get(sample)
-        rows.append((str(sample), _cell(value), "" if base is None else str(base.offset), base.letter if base else ""))
-    columns = ("sample", "signal", "offset", "base")
-    return Table(title=f"read {example.read_id}", columns=columns, rows=tuple(rows))
 
 
 def _signal_table(view: View) -> Table:
