@@ -195,8 +195,10 @@ def vertical(curves: Sequence[Floats], frame: Frame) -> Scale:
 
 def ticks(low: float, high: float, fewest: int = 2) -> list[float]:
     """Return round numbers between two values, at least about ``fewest`` and fewer than three times as many."""
-    step = 10 ** np.floor(np.log10((high - low) / fewest))
-    step = float(next(step * factor for factor in (5, 2, 1) if (high - low) / (step * factor) >= fewest))
+    aim = (high - low) / fewest
+    step = 10 ** np.floor(np.log10(aim))
+    # A span such as 0.7 - 0.5 may fall a hair short of its own step.
+    step = float(next(step * factor for factor in (5, 2, 1) if step * factor <= aim * (1 + 1e-9)))
     return [number * step for number in range(int(np.ceil(low / step - 1e-9)), int(np.floor(high / step + 1e-9)) + 1)]
 
 
