@@ -386,12 +386,17 @@ def _examples(corpus: Corpus, chosen: dict[int, NDArray[np.int64]], number: int)
     for code, rows in chosen.items():
         # A stable sort keeps the order in which they were drawn.
         order = np.argsort(references[code] != shared, kind="stable")
-        block = corpus.gather(rows[order[:number]], [*_SMALL, "signal", "read_id"])
-        examples.extend(
-            _example(corpus, int(row), {name: column[place : place + 1] for name, column in block.items()})
-            for place, row in enumerate(rows[order[:number]])
-        )
+        examples.extend(examples_at(corpus, rows[order[:number]]))
     return tuple(examples)
+
+
+def examples_at(corpus: Corpus, rows: NDArray[np.int64]) -> tuple[Example, ...]:
+    """Return the chunks in rows of a corpus, in the order of ``rows``."""
+    block = corpus.gather(rows, [*_SMALL, "signal", "read_id"])
+    return tuple(
+        _example(corpus, row, {name: column[place : place + 1] for name, column in block.items()})
+        for place, row in enumerate(rows.tolist())
+    )
 
 
 def _example(corpus: Corpus, row: int, block: dict[str, NDArray[Any]]) -> Example:
