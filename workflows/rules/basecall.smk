@@ -17,7 +17,7 @@ rule download_basecaller:
         runtime=config["runtime"]["install"],
     params:
         name=config["basecall"]["model"],
-        folder=f"{config['results']}/basecaller",
+        folder=lambda wildcards, output: Path(output.model).parent,
     shell:
         "dorado download --model {params.name:q} --models-directory {params.folder:q} &> {log:q}"
 
@@ -71,7 +71,7 @@ rule index_reference:
         mem_mb=4000,
         runtime=config["runtime"]["align"],
     params:
-        prefix=f"{config['results']}/aligner/reference.fa",
+        prefix=lambda wildcards, output: output[0].removesuffix(".amb"),
     shell:
         "bwa index -p {params.prefix:q} {input.reference:q} &> {log:q}"
 
@@ -93,7 +93,7 @@ rule align_bwa:
         mem_mb=8000,
         runtime=config["runtime"]["align"],
     params:
-        prefix=rules.index_reference.params.prefix,
+        prefix=lambda wildcards, input: input.index[0].removesuffix(".amb"),
     shell:
         "(samtools fastq -T '*' {input.bam:q}"
         " | bwa mem -C -t {threads} -W 13 -k 6 -T 20 -x ont2d {params.prefix:q} -"

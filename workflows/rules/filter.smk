@@ -18,7 +18,7 @@ rule install_escpod:
     params:
         git=PINS["escpod"]["git"],
         tag=PINS["escpod"]["tag"],
-        root=f"{config['results']}/tools/escpod-{PINS['escpod']['tag']}",
+        root=lambda wildcards, output: Path(output.tool).parent.parent,
     shell:
         "cargo install --locked --jobs {threads} --git {params.git:q} --tag {params.tag:q} --root {params.root:q} escpod"
         " &> {log:q}"

@@ -30,6 +30,30 @@ rule train:
         " leech model train --data {input.corpus:q} --resume {params.options:q} -o {output.model:q} &>> {log:q}"
 
 
+rule calibrate:
+    input:
+        model=rules.train.output.model,
+        corpus=rules.merge.output.corpus,
+        corpora=PLACES.corpora(),
+    output:
+        model=directory(f"{config['results']}/model.calibrated"),
+    log:
+        f"{config['results']}/logs/calibrate.log",
+    benchmark:
+        f"{config['results']}/benchmarks/calibrate.tsv"
+    conda:
+        "../envs/leech.yaml"
+    threads: 2
+    resources:
+        mem_mb=lambda wildcards, input: pipeline.score_memory_mb(corpora=input.corpora),
+        runtime=config["runtime"]["test"],
+    params:
+        options=pipeline.calibrate_options(config),
+    shell:
+        "leech model calibrate --model {input.model:q} --data {input.corpus:q} --device cpu {params.options:q}"
+        " -o {output.model:q} &> {log:q}"
+
+
 rule test:
     input:
         model=PLACES.model(),
@@ -37,6 +61,7 @@ rule test:
         corpora=PLACES.corpora(),
     output:
         metrics=f"{config['results']}/metrics.json",
+        scores=f"{config['results']}/scores.tsv.gz",
     log:
         f"{config['results']}/logs/test.log",
     benchmark:
@@ -45,7 +70,8 @@ rule test:
         "../envs/leech.yaml"
     threads: 2
     resources:
-        mem_mb=pipeline.score_memory_mb(),
+        mem_mb=lambda wildcards, input: pipeline.score_memory_mb(corpora=input.corpora),
         runtime=config["runtime"]["test"],
     shell:
-        "leech eval test --model {input.model:q} --data {input.corpus:q} --device cpu -o {output.metrics:q} &> {log:q}"
+        "leech eval test --model {input.model:q} --data {input.corpus:q} --device cpu --scores {output.scores:q}"
+        " -o {output.metrics:q} &> {log:q}"

@@ -21,11 +21,11 @@ rule predict:
         "../envs/leech.yaml"
     threads: config["predict"]["workers"]
     resources:
-        mem_mb=lambda wildcards, threads: pipeline.score_memory_mb(threads),
+        mem_mb=lambda wildcards, threads: pipeline.score_memory_mb(workers=threads),
         runtime=config["runtime"]["predict"],
     params:
         options=pipeline.predict_options(config),
-        tables=f"{config['results']}/tables",
+        tables=lambda wildcards, output: Path(output.tables[0]).parent,
     shell:
         "leech predict --model {input.model:q} --pod5 {input.pod5:q} --bam {input.bam:q} --reference {input.reference:q}"
         " --sample {wildcards.sample:q} --tables {params.tables:q} --workers {threads} --device cpu {params.options:q}"
