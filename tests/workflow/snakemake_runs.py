@@ -17,9 +17,9 @@ LIMIT_S = 500
 
 
 def program(name):
-    """Return a program beside this Python or on PATH; skip the test where there is none."""
-    beside = Path(sys.executable).with_name(name)
-    found = beside if beside.is_file() else shutil.which(name)
+    """Return a program beside this Python, of 'make pipeline' or on PATH; skip the test where there is none."""
+    installed = [Path(sys.executable).with_name(name), REPOSITORY / ".venv-pipeline" / "bin" / name]
+    found = next((path for path in installed if path.is_file()), shutil.which(name))
     if not found:
         pytest.skip(f"{name} is not installed; 'make pipeline' brings what the pipeline needs")
     return Path(found)
