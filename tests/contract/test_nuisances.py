@@ -7,12 +7,14 @@ from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pysam
 import pytest
 
 from leech.config import build
 from leech.console import SilentProgress
 from leech.data.config import PrepareConfig, ReadSources
+from leech.data.corpus import Corpus
 from leech.data.prepare import prepare
 from leech.data.reasons import REASONS, USED
 from leech.data.recipe import Recipe
@@ -142,6 +144,15 @@ def test_every_nuisance_says_what_it_is_and_names_an_outcome():
     assert len(exclusive) > 15
 
 
+def test_the_page_on_simulated_runs_lists_every_nuisance_with_its_outcome():
+    text = Path(__file__).parents[2].joinpath("docs", "simulate.md").read_text(encoding="utf-8")
+    rows = [line for line in text.splitlines() if line.startswith("| `") and line.endswith((" yes |", " |  |"))]
+    assert rows == [
+        f"| `{one.name}` | {one.meaning} | `{one.outcome}` | {'yes' if one.is_exclusive else ''} |"
+        for one in NUISANCES.values()
+    ]
+
+
 def test_all_at_once_are_counted_as_the_truth_says(tmp_path):
     exclusive = [name for name, one in NUISANCES.items() if one.is_exclusive and name not in UNREADABLE_FILES]
     shared = [name for name, one in NUISANCES.items() if not one.is_exclusive]
@@ -151,6 +162,12 @@ def test_all_at_once_are_counted_as_the_truth_says(tmp_path):
     assert found == {*exclusive, *shared}
     assert max(len([name for name in row["nuisances"].split(",") if name in exclusive]) for row in library.truth) == 1
     assert counted(library) == library.outcomes
+    # The chunks of each tRNA are the usable reads that the table of fractions counts.
+    corpus = Corpus.open(library.folder.with_suffix(".corpus"))
+    found = np.bincount(corpus.column("reference"), minlength=len(corpus.categories["reference"])).tolist()
+    with (library.folder / "fractions.tsv").open(newline="") as file:
+        usable = {row["reference"]: int(row["usable"]) for row in csv.DictReader(file, delimiter="\t")}
+    assert dict(zip(corpus.categories["reference"], found, strict=True)) == usable
 
 
 def test_a_calibration_of_nothing_is_refused_where_picoamperes_are_wanted(tmp_path):
