@@ -27,8 +27,8 @@ _GIVE_CALLS = "Give the folder of tables that 'leech predict --tables' wrote, wi
 
 def state_names(samples: Sequence[Sample]) -> tuple[str, str]:
     """Return what to call the negative and the positive state: the models' words where they agree."""
-    found = {sample.labels for sample in samples}
-    return next(iter(found)) or ("negative", "positive") if len(found) == 1 else ("negative", "positive")
+    found = {sample.labels for sample in samples if sample.labels is not None}
+    return found.pop() if len(found) == 1 else ("negative", "positive")
 
 
 def samples_table(samples: Sequence[Sample]) -> Table:
@@ -271,7 +271,7 @@ def _heat(charging: _Charging, positive: str) -> Iterable[str]:
             rows.append((group, f"all {group}", [_heat_cell(names[at], one) for at, one in enumerate(rolled)]))
     yield heat_map(names, rows)
     yield paragraph(
-        f"Percent of called reads that are {positive}; dark blue is 0, yellow 100. Pale italics rest on few reads, a dash "
+        f"Percent of called reads that are {positive}; dark blue is 0, yellow 100. An asterisk marks few reads, a dash "
         f"stands for no called read. {_left_out(charging)}"
     )
     table = Table(
