@@ -166,6 +166,8 @@ def _dot_rows(rows: Sequence[Row], frame: Frame, height: float, num_things: int,
             )
             yield dot(x(one.value), place, one.thing, full=one.enough, words=one.words)
         y += height
+        if num_things > 1:
+            yield f'<line x1="{frame.left:g}" x2="{frame.width - frame.right:g}" y1="{y:.1f}" y2="{y:.1f}" stroke="#ddd"/>'
 
 
 def curves(

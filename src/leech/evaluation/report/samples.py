@@ -42,28 +42,18 @@ def samples_table(samples: Sequence[Sample]) -> Table:
         rows.append(
             (
                 sample.name,
-                count(sample.ladder.get("seen")),
+                number(None if fraction is None else fraction.value),
+                *limits(None if fraction is None else fraction.interval),
                 count(total.positive),
                 count(total.negative),
                 count(total.no_call),
                 number(total.no_call / reads if total.no_call is not None and reads else None),
-                number(None if fraction is None else fraction.value),
-                *limits(None if fraction is None else fraction.interval),
+                count(sample.ladder.get("seen")),
                 count(sample.threshold_cl),
             )
         )
-    columns = (
-        "sample",
-        "records",
-        positive,
-        negative,
-        "no call",
-        "no-call share",
-        f"fraction {positive}",
-        "low",
-        "high",
-        "threshold cl",
-    )
+    counts = (positive, negative, "no call", "no-call share", "records", "threshold cl")
+    columns = ("sample", f"fraction {positive}", "low", "high", *counts)
     return Table(title="Samples", columns=columns, rows=tuple(rows))
 
 
