@@ -107,6 +107,8 @@ def _run(config: DemoConfig, work: Path, progress: Progress, stamp: Stamp) -> li
             "charged_fraction": fraction,
             "seed": 3 * config.seed + number,
             "sample": name,
+            # One file each, however many reads there are.
+            "pod5_reads": config.reads,
         }
         simulate(build(SimulateConfig, settings), work / name, force=False, stamp=stamp, progress=progress)
     for name in ("charged", "uncharged"):

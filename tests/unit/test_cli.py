@@ -41,11 +41,20 @@ CORES = {
     ),
     "data merge": ("leech.data.compose", "merge", ("a", "b", "-o", "out")),
     "data inspect": ("leech.data.inspect", "inspect", ("corpus",)),
+    "data view": (
+        "leech.data.portrait",
+        "portray",
+        ("corpus", "--read-id", "00000000-0000-0000-0000-000000000000", "-o", "out"),
+    ),
     "data check": ("leech.evaluation.shortcuts", "check", ("corpus",)),
     "model train": ("leech.training.train", "train", ("--data", "corpus", "-o", "out")),
+    "model benchmark": ("leech.training.benchmark", "benchmark", ("--data", "corpus")),
+    "model calibrate": ("leech.evaluation.calibrate", "calibrate", ("--model", "m", "--data", "corpus", "-o", "out")),
     "model inspect": ("leech.models.bundle", "describe", ("model",)),
     "eval test": ("leech.evaluation.evaluate", "evaluate", ("--model", "m", "--data", "corpus", "-o", "out")),
+    "eval compare": ("leech.evaluation.compare", "compare", ("a", "b", "--data", "corpus", "-o", "out")),
     "predict": ("leech.prediction.predict", "predict", ("--model", "m", *READS, "-o", "out")),
+    "report": ("leech.evaluation.report.write", "report", ("--metrics", "m.json", "-o", "out")),
     "demo": ("leech.demo", "run_demo", ()),
 }
 """Command -> (module of its core function, its name, the shortest command line)."""
@@ -55,11 +64,14 @@ LEAVES = {" ".join(path): command for path, command in commands() if not isinsta
 OWN = {"help", "as_json", "config_file", "verbose", "quiet"}
 """Options that are not the core function's business; tests of their own follow."""
 
+OTHERWHERE = {("predict", "samples")}
+"""Options that lead to another core function, which has tests of its own."""
+
 OPTIONS = [
     pytest.param(name, option, id=f"{name} {option.opts[-1]}")
     for name, command in LEAVES.items()
     for option in command.params
-    if isinstance(option, click.Option) and option.name not in OWN
+    if isinstance(option, click.Option) and option.name not in OWN and (name, option.name) not in OTHERWHERE
 ]
 
 

@@ -14,10 +14,12 @@ from sklearn.metrics import roc_auc_score
 from leech.config import build
 from leech.console import SilentProgress
 from leech.data.corpus import Corpus
-from leech.errors import InputError, MismatchError
+from leech.errors import ConfigError, InputError, MismatchError
 from leech.evaluation.config import EvalConfig
 from leech.evaluation.evaluate import Evaluation, evaluate, score
-from leech.models.bundle import LoadedModel, ModelBundle, OperatingPoint, load_bundle, save_bundle
+from leech.evaluation.scores import load_scores
+from leech.models.bundle import LoadedModel, ModelBundle, OperatingPoint, copy_bundle, load_bundle, save_bundle
+from leech.models.calibration import Calibration
 from leech.models.spec import build_network, load_architecture
 from planted import RECIPE, STAMP, planted_chunks, write_chunks, write_planted
 
@@ -71,7 +73,7 @@ def test_the_file_holds_the_metrics_of_the_split_and_where_they_come_from(
     called = np.rint(255 * scores.p) >= 128
     assert point["threshold_cl"] == 128
     assert (point["tp"], point["fp"]) == ((called & positive).sum(), (called & ~positive).sum())
-    assert {group["name"]: group["num_reads"] for group in content["references"]} == {
+    assert {group["name"]: group["num_reads"] for group in content["groups"]["reference"]} == {
         name: int((opened.gather(rows, ["reference"])["reference"] == opened.categories["reference"].index(name)).sum())
         for name in ("tRNA-A", "tRNA-B")
     }
@@ -145,8 +147,8 @@ def test_a_control_of_one_label_gives_what_one_state_can_tell(
     metrics = run(model, data, tmp_path / "metrics.json", split="all").metrics
     assert (metrics.num_reads, metrics.num_positive) == (10, 10 if label == "charged" else 0)
     assert metrics.auroc.value is None
-    assert getattr(metrics, known).value is not None
-    assert getattr(metrics, unknown).value is None
+    assert getattr(metrics.calls, known).value is not None
+    assert getattr(metrics.calls, unknown).value is None
 
 
 def test_an_empty_split_and_a_missing_split_are_refused(model: Path, corpus: Path, tmp_path: Path) -> None:
@@ -169,4 +171,49 @@ def test_a_loaded_model_is_what_is_scored(model: Path, corpus: Path, tmp_path: P
     result = run(model, corpus, tmp_path / "metrics.json", batch_size=5)
     again = run(model, corpus, tmp_path / "again.json", batch_size=512)
     assert result.metrics.auroc == again.metrics.auroc
-    assert [len(table.rows) for table in result.tables()][1:] == [2, 2]
+    assert [len(table.rows) for table in result.tables()][1:3] == [2, 4]
+
+
+def calibrated(model: Path, folder: Path, calibration: Calibration) -> Path:
+    folder.mkdir()
+    point = OperatingPoint(threshold_cl=100, source="test")
+    copy_bundle(model, folder, calibration=calibration, operating_point=point)
+    return folder
+
+
+def test_a_calibrated_model_is_judged_by_its_calibrated_probabilities(
+    model: Path, corpus: Path, tmp_path: Path
+) -> None:
+    calibration = Calibration(method="platt", scale=3.0, offset=0.5)
+    raw = run(model, corpus, tmp_path / "raw.json").metrics
+    other = calibrated(model, tmp_path / "calibrated", calibration)
+    result = run(other, corpus, tmp_path / "metrics.json", scores=tmp_path / "scores.tsv")
+    opened, (_, network) = Corpus.open(corpus), load_bundle(model)
+    rows = opened.rows("test")
+    plain = score(network, opened, rows, load_bundle(model).bundle.spec.features, 512, CPU)
+    positive = plain.labels == opened.labels.index("charged")
+    p = 1 / (1 + np.exp(-(3 * plain.logits + 0.5)))
+    np.testing.assert_allclose(1 / (1 + np.exp(-plain.logits)), plain.p)
+    metrics = result.metrics
+    assert metrics.calibratedness.brier.value == pytest.approx(np.mean((p - positive) ** 2))
+    assert metrics.uncalibrated is not None
+    assert metrics.uncalibrated.brier.value == pytest.approx(raw.calibratedness.brier.value)
+    assert metrics.calls.confusion.tp == (np.rint(255 * p) >= 100)[positive].sum()
+    assert (raw.uncalibrated, metrics.auroc.value) == (None, raw.auroc.value)
+    content = json.loads((tmp_path / "metrics.json").read_text())
+    assert (content["calibration"], content["threshold_source"]) == ("platt", "test")
+    scores = load_scores(tmp_path / "scores.tsv")
+    np.testing.assert_allclose(scores.p, p, rtol=1e-12)
+    assert scores.labels == [opened.labels[code] for code in plain.labels]
+    text = (tmp_path / "scores.tsv").read_text().splitlines()
+    np.testing.assert_allclose([float(line.split("\t")[10]) for line in text[1:]], plain.p, rtol=1e-12)
+
+
+def test_scores_of_a_format_that_is_not_written_or_in_place_of_the_metrics_are_refused_at_once(
+    model: Path, corpus: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match="Parquet"):
+        run(model, corpus, tmp_path / "metrics.json", scores=tmp_path / "s.parquet")
+    with pytest.raises(ConfigError, match="cannot both"):
+        run(model, corpus, tmp_path / "m.tsv", scores=tmp_path / "m.tsv")
+    assert list(tmp_path.iterdir()) == []

@@ -115,7 +115,7 @@ def test_calibration_error_is_the_weighted_gap_over_equal_width_bins() -> None:
     p = np.array([0.2, 0.28, 0.9, 1.0])
     bins = metrics.reliability(positive, p)
     assert [item.num_reads for item in bins] == [0, 0, 2, 0, 0, 0, 0, 0, 0, 2]
-    assert metrics.expected_calibration_error(bins) == pytest.approx(0.155)
+    assert metrics.expected_calibration_error(positive, p) == pytest.approx(0.155)
     assert bins[0].mean_p is None
     assert bins[0].share_positive is None
 
@@ -142,7 +142,7 @@ def test_no_reads_leave_everything_undefined() -> None:
     assert metrics.auroc(curve) is None
     assert metrics.callable_share(curve, 0.95) is None
     assert metrics.brier(positive, p) is None
-    assert metrics.expected_calibration_error(metrics.reliability(positive, p)) is None
+    assert metrics.expected_calibration_error(positive, p) is None
     counts = metrics.confusion(positive, metrics.called_positive(p, 128))
     assert counts.accuracy is None
     assert counts.precision is None

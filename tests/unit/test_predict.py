@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pysam
 import pytest
 
@@ -19,7 +20,8 @@ from leech.data.recipe import Recipe
 from leech.data.simulate.config import SimulateConfig
 from leech.data.simulate.write import simulate
 from leech.errors import ConfigError, InputError
-from leech.models.bundle import ModelBundle, save_bundle
+from leech.models.bundle import ModelBundle, OperatingPoint, copy_bundle, save_bundle
+from leech.models.calibration import Calibration
 from leech.models.inference import Predictor
 from leech.models.spec import build_network, load_architecture
 from leech.prediction.config import PredictConfig
@@ -89,6 +91,23 @@ def test_tables_say_what_the_bam_says(model: Path, library: Path, tmp_path: Path
     assert {name: group[:2] for name, group in result.groups.items()} == {
         row["tRNA"]: (int(row["counts_charged"]), int(row["counts_uncharged"])) for row in totals
     }
+
+
+def test_calls_are_made_of_calibrated_probabilities(model: Path, library: Path, tmp_path: Path) -> None:
+    (tmp_path / "calibrated").mkdir()
+    calibration = Calibration(method="platt", scale=3.0, offset=0.5)
+    copy_bundle(model, tmp_path / "calibrated", calibration=calibration, operating_point=OperatingPoint(100, "test"))
+    result = run(tmp_path / "calibrated", library, tmp_path / "calls.bam", tables=tmp_path / "t", sample="after")
+    run(model, library, tmp_path / "raw.bam", tables=tmp_path / "t", sample="before")
+    after, before = (
+        [row for row in rows(tmp_path / "t" / f"{name}.charging_calls.tsv.gz") if row["p"]]
+        for name in ("after", "before")
+    )
+    raw = np.array([float(row["p"]) for row in before])
+    expected = 1 / (1 + np.exp(-(3 * np.log(raw / (1 - raw)) + 0.5)))
+    np.testing.assert_allclose([float(row["p"]) for row in after], expected, rtol=1e-4)
+    assert result.threshold == 100
+    assert sum(group[0] for group in result.groups.values()) == (np.rint(255 * expected) >= 100).sum()
 
 
 def test_references_that_the_model_never_learnt_from_are_named(

@@ -5,6 +5,10 @@ from __future__ import annotations
 import csv
 import itertools
 import json
+import logging
+import os
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
@@ -20,13 +24,16 @@ from leech.data.levels import KmerTable, encode_bases
 from leech.data.moves import Alignments
 from leech.data.simulate import basecall as basecall_module
 from leech.data.simulate import molecules as molecules_module
+from leech.data.simulate import write as write_module
 from leech.data.simulate.basecall import basecall
+from leech.data.simulate.block import BLOCK_MOLECULES
 from leech.data.simulate.config import SimulateConfig
 from leech.data.simulate.design import make_design
 from leech.data.simulate.molecules import Molecules, oracle_logit
+from leech.data.simulate.nuisances import cut_front
 from leech.data.simulate.oracle import ScoreHistogram, auroc, oracle_auroc
 from leech.data.simulate.write import simulate
-from leech.errors import ConfigError, InputError
+from leech.errors import ConfigError, InputError, LeechError
 from leech.provenance import Stamp
 
 STAMP = Stamp.make(["test"], "2026-01-01T00:00:00+00:00")
@@ -68,10 +75,13 @@ def load(folder):
         records = list(file.fetch(until_eof=True))
     with pysam.FastxFile(str(folder / "reference.fa")) as file:
         references = {record.name: record.sequence for record in file}
-    reader = escapepod.Reader(str(folder / "reads.pod5"))
-    reads = reader.reads()
-    signals = {read.read_id: reader.get_signal(read) for read in reads}
-    calibrations = {read.read_id: (read.calibration_offset, read.calibration_scale) for read in reads}
+    signals, calibrations = {}, {}
+    single = folder / "reads.pod5"
+    for file in [single] if single.exists() else sorted((folder / "pod5").rglob("*.pod5")):
+        reader = escapepod.Reader(str(file))
+        reads = reader.reads()
+        signals |= {read.read_id: reader.get_signal(read) for read in reads}
+        calibrations |= {read.read_id: (read.calibration_offset, read.calibration_scale) for read in reads}
     return Library(folder, truth, records, references, signals, calibrations)
 
 
@@ -638,9 +648,17 @@ def test_each_nuisance_is_in_all_reads_or_in_none(tmp_path, fraction, share):
     assert flags[0] == 30 + 30 * share
     assert all(record.has_tag("pi") == bool(share) for record in library.primary)
     assert len(library.signals) == (15 if share else 30)
-    # Signals that are all missing leave a POD5 of no reads, which nothing opens: the truth says it.
     result = run(tmp_path / "m", reads=30, **{**PLAIN, "missing_fraction": fraction})
     assert result.num_in_pod5 == 30 * (1 - share)
+
+
+def test_a_pod5_of_no_reads_holds_one_that_no_record_names_so_that_it_can_be_opened(tmp_path):
+    run(tmp_path / "l", reads=30, **{**PLAIN, "missing_fraction": 1.0})
+    library = load(tmp_path / "l")
+    (stray,) = library.signals
+    assert stray not in {record.query_name for record in library.records}
+    assert stray not in library.truth
+    assert len(library.signals[stray]) == 4000
 
 
 @pytest.mark.parametrize(("indel_charged", "indel_uncharged"), [(1.0, 1.0), (0.0, 0.0)])
@@ -657,7 +675,9 @@ def test_counts_of_the_result_are_those_of_the_files(tmp_path):
     assert result.num_charged == sum(row["charged"] == "1" for row in library.truth.values())
     assert result.num_in_pod5 == sum(row["in_pod5"] == "1" for row in library.truth.values())
     assert len(library.references) == 4
-    assert result.to_mapping()["num_reads"] == 101
+    assert json.loads(json.dumps(result.to_mapping()))["num_reads"] == 101
+    assert result.outcomes == json.loads((tmp_path / "l" / "outcomes.json").read_text())
+    assert sum(result.outcomes.values()) == result.num_records
     assert any("101" in row for table in result.tables() for row in table.rows)
 
 
@@ -671,3 +691,236 @@ def test_an_existing_library_is_kept_unless_forced(tmp_path):
     run(tmp_path / "l", reads=5, seed=1, force=True)
     assert contents(tmp_path / "l") != before
     assert [path.name for path in tmp_path.iterdir()] == ["l"]
+
+
+# Scale
+
+
+def test_any_number_of_workers_makes_the_same_library(tmp_path):
+    # 230 reads are two whole blocks and a part of one.
+    assert 2 * BLOCK_MOLECULES < 230 < 3 * BLOCK_MOLECULES
+    settings = {"reads": 230, "nuisance": ("scaling_tags=0.5", "no_ts=0.2"), "split_fraction": 0.3}
+    results = [run(tmp_path / str(workers), workers=workers, **settings) for workers in (1, 2)]
+    one, two = (result.to_mapping() | {"path": "", "pod5": ""} for result in results)
+    assert one == two
+    assert contents(tmp_path / "1") == contents(tmp_path / "2")
+
+
+def test_a_worker_that_dies_leaves_words_and_no_library(tmp_path, monkeypatch):
+    # The workers are fresh processes, so they are told by what travels to them: what cannot be unpickled ends them.
+    monkeypatch.setattr(write_module, "IndelModel", Deadly)
+    with pytest.raises(LeechError, match="worker process died"):
+        run(tmp_path / "l", reads=230, workers=2)
+    assert list(tmp_path.iterdir()) == []
+
+
+class Deadly:
+    """Stands for the model of indels and ends every process that it is sent to."""
+
+    rate_charged, rate_uncharged = 0.52, 0.024
+
+    @classmethod
+    def fit(cls, *_):
+        return cls()
+
+    def __reduce__(self):
+        return os._exit, (1,)
+
+
+def test_memory_does_not_grow_with_the_number_of_reads(tmp_path):
+    """Peak resident memory of a process of its own, reading POD5 metadata and sorting the BAM included."""
+
+    def peak(reads):
+        code = (
+            "import resource, sys; from leech.cli.main import main; "
+            f"main(['-q', 'data', 'simulate', '--reads', '{reads}', '-o', sys.argv[1]]); "
+            "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+        )
+        words = [sys.executable, "-c", code, str(tmp_path / str(reads))]
+        return int(subprocess.run(words, check=True, capture_output=True, text=True).stdout.split()[-1])
+
+    # Beyond the first blocks all buffers are full; 2,000 molecules more are 23 MB of signal.
+    assert peak(4000) < 1.1 * peak(2000)
+
+
+def test_several_flow_cells_runs_and_files_lie_in_a_tree_and_the_truth_says_where(tmp_path):
+    result = run(tmp_path / "l", reads=240, flow_cell="FC", flow_cells=2, runs=3, pod5_reads=25, split_fraction=0.3)
+    # 40 molecules a run, at most 25 to a file: 2 files each.
+    files = sorted(path.relative_to(result.pod5).as_posix() for path in result.pod5.rglob("*.pod5"))
+    assert result.pod5 == tmp_path / "l" / "pod5"
+    assert files == sorted(
+        f"{cell}/run{number}/reads_000{file}.pod5" for cell in ("FC", "FC-2") for number in (1, 2, 3) for file in (1, 2)
+    )
+    library = load(tmp_path / "l")
+    counts = Counter((row["flow_cell"], row["run"]) for row in library.truth.values())
+    assert len(counts) == 6
+    # The two halves of a split read lie where the second one does, so a molecule or two go over.
+    assert all(30 <= number <= 50 for number in counts.values())
+    where = {}
+    acquisitions = set()
+    for file in files:
+        reader = escapepod.Reader(str(result.pod5 / file))
+        (info,) = reader.run_infos
+        cell, number, _ = file.split("/")
+        assert info.flow_cell_id == cell
+        acquisitions.add((cell, number, info.acquisition_id))
+        where |= dict.fromkeys(reader.read_ids(), (cell, number))
+    assert len({name for _, _, name in acquisitions}) == len(acquisitions) == 6
+    for row in library.truth.values():
+        if row["in_pod5"] == "1":
+            assert where[row["parent_id"]] == (row["flow_cell"], row["run"])
+
+
+def test_a_read_that_waits_for_its_other_half_beyond_the_end_of_a_file_is_not_lost(tmp_path):
+    # Most reads cannot be a half, so halves wait long, and files of 7 molecules end meanwhile.
+    settings = {"split_fraction": 1.0, "missing_fraction": 0.0, "nuisance": ("no_moves=0.9",), "flow_cell": "../a b"}
+    run(tmp_path / "l", reads=600, pod5_reads=7, **settings)
+    library = load(tmp_path / "l")
+    assert {row["parent_id"] for row in library.truth.values()} == set(library.signals)
+    assert len(list((tmp_path / "l" / "pod5" / "_a_b" / "run1").iterdir())) == 86
+
+
+def test_a_bam_in_the_order_of_reads_is_not_sorted_and_has_the_same_records(tmp_path):
+    for order in ("coordinate", "read"):
+        run(tmp_path / order, reads=60, bam_order=order, pod5_reads=60)
+    by_place, by_read = (load(tmp_path / order) for order in ("coordinate", "read"))
+    assert Counter(map(str, by_place.records)) == Counter(map(str, by_read.records))
+    assert not (tmp_path / "read" / "mappings.bam.bai").exists()
+    assert pysam.AlignmentFile(str(tmp_path / "read" / "mappings.bam")).header.to_dict()["HD"]["SO"] == "unsorted"
+    names = [record.query_name for record in by_read.records if record.query_name in by_read.signals]
+    assert list(dict.fromkeys(names)) == [name for name in by_read.signals if name in names]
+    assert names != [record.query_name for record in by_place.records if record.query_name in by_place.signals]
+
+
+# Mixtures and planted shortcuts
+
+
+def test_fractions_of_single_trnas_are_those_of_the_table_and_the_rest_have_the_common_one(tmp_path):
+    table = tmp_path / "fractions.tsv"
+    table.write_text("reference\tcharged_fraction\n# a control\ntRNA-Ala-GGC-1-1\t0\ntRNA-Arg-ACG-1-1\t1.0\n\n")
+    run(tmp_path / "l", reads=600, num_references=3, charged_fraction=0.3, charged_fractions=table)
+    with (tmp_path / "l" / "fractions.tsv").open(newline="") as file:
+        rows = {row["reference"]: row for row in csv.DictReader(file, delimiter="\t")}
+    counts = {name: Counter() for name in rows}
+    for row in load(tmp_path / "l").truth.values():
+        usable = row["outcomes"].split(",")[0] == "used"
+        counts[row["reference"]].update(
+            reads=1, reads_charged=int(row["charged"]), usable=usable, usable_charged=usable * int(row["charged"])
+        )
+    for name, row in rows.items():
+        assert all(int(row[column]) == number for column, number in counts[name].items())
+    ala, arg, asn = rows.values()
+    assert [row["charged_fraction"] for row in rows.values()] == ["0.0", "1.0", "0.3"]
+    assert int(ala["reads_charged"]) == 0
+    assert int(arg["reads_charged"]) == int(arg["reads"]) > 100
+    # About 200 reads at 0.3: standard deviation 0.032.
+    assert int(asn["reads_charged"]) / int(asn["reads"]) == pytest.approx(0.3, abs=0.13)
+    assert int(asn["usable"]) < int(asn["reads"]) or int(ala["usable"]) < int(ala["reads"])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("tRNA-Ala-GGC-1-2\t0.1\n", "Did you mean 'tRNA-Ala-GGC-1-1'"),
+        ("xyzzy\t0.1\n", "--num-references"),
+        ("tRNA-Ala-GGC-1-1\t1.1\n", "between 0 and 1"),
+        ("tRNA-Ala-GGC-1-1\tnan\n", "between 0 and 1"),
+        ("tRNA-Ala-GGC-1-1\t0.1\ntRNA-Ala-GGC-1-1\t0.2\n", "line 2"),
+        ("tRNA-Ala-GGC-1-1 0.1\n", "not reference<TAB>fraction"),
+        ("tRNA-Ala-GGC-1-1\thigh\n", "not reference<TAB>fraction"),
+    ],
+)
+def test_a_table_of_fractions_that_says_nothing_sure_is_refused(tmp_path, text, message):
+    table = tmp_path / "fractions.tsv"
+    table.write_text(text)
+    with pytest.raises(InputError) as caught:
+        run(tmp_path / "l", reads=10, charged_fractions=table)
+    assert message in str(caught.value)
+    with pytest.raises(InputError, match="Cannot read"):
+        run(tmp_path / "l", reads=10, charged_fractions=tmp_path / "none.tsv")
+
+
+def test_states_of_different_adapters_differ_behind_the_arm_and_nowhere_else(tmp_path):
+    other = ARM + "TTGGTTGGACGTACGTTGCAAAAAAAAAAAAA"
+    run(tmp_path / "l", reads=200, adapter_charged=other, **PLAIN)
+    library = load(tmp_path / "l")
+    matches = Counter()
+    for record in library.primary:
+        charged = library.truth[record.query_name]["charged"] == "1"
+        sequence = library.references[record.reference_name]
+        junction = sequence.index("CCA" + ARM) + 3
+        assert sequence[junction:].startswith(ARM + "CCAACC")
+        if charged:
+            # The adapters agree for the arm, and the first base behind it is a T for a C.
+            assert record.reference_end <= junction + len(ARM)
+        matches[charged, other[17:29] in record.query_sequence, "CCAACCTTGCC" in record.query_sequence] += 1
+    # 12 bases are called without error in about 45 % of reads.
+    assert matches[True, True, False] > 20
+    assert matches[False, False, True] > 20
+    assert matches[True, False, True] + matches[True, True, True] == 0
+    assert matches[False, True, False] + matches[False, True, True] == 0
+
+
+@pytest.mark.parametrize(
+    ("adapter", "message"), [("GGCTT", "at least 17"), (ARM + "N", "at least 17"), ("A" * 20, "begin with")]
+)
+def test_an_adapter_that_no_read_could_have_is_refused(tmp_path, adapter, message):
+    with pytest.raises(ConfigError, match=message):
+        run(tmp_path / "l", reads=10, adapter_charged=adapter)
+
+
+def test_the_references_adapter_is_an_option(tmp_path):
+    run(tmp_path / "l", reads=20, adapter=ARM + "ACGT" * 5)
+    library = load(tmp_path / "l")
+    assert all(text.endswith("CCA" + ARM + "ACGT" * 5) for text in library.references.values())
+
+
+def test_charged_reads_are_faster_where_that_shortcut_is_planted(tmp_path):
+    run(tmp_path / "l", reads=600, speed_charged=1.5)
+    speeds = {"0": [], "1": []}
+    for row in load(tmp_path / "l").truth.values():
+        speeds[row["charged"]].append(np.log(float(row["speed"])))
+    # Log speed has a standard deviation of 0.2: of the difference of two means of 300, 0.016.
+    assert np.mean(speeds["1"]) - np.mean(speeds["0"]) == pytest.approx(np.log(1.5), abs=0.07)
+
+
+def test_indel_shares_that_the_signal_does_not_allow_are_said(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("leech"), "propagate", True)
+    result = run(tmp_path / "a", reads=300, effect=0.0, indel_charged=0.5, indel_uncharged=0.1)
+    # Without effect the states cannot be told apart: one share for both, and by far the nearest is that of one of them.
+    assert "near 0.500 and 0.500" in caplog.text or "near 0.100 and 0.100" in caplog.text
+    shares = result.indel_shares
+    assert abs(shares["charged"] - shares["uncharged"]) < 0.2
+    caplog.clear()
+    run(tmp_path / "b", reads=50)
+    assert caplog.text == ""
+    assert run(tmp_path / "c", reads=50, charged_fraction=1.0).indel_shares["uncharged"] is None
+
+
+def test_reads_that_lie_in_two_files_are_the_same_in_both(tmp_path):
+    result = run(tmp_path / "l", reads=100, nuisance=("repeated_pod5=0.3",))
+    reader = escapepod.Reader(str(result.pod5 / "repeated.pod5"))
+    again = {read.read_id: reader.get_signal(read) for read in reader.reads()}
+    run_reader = escapepod.Reader(str(result.pod5 / "SIM00001" / "run1" / "reads_0001.pod5"))
+    first = {read.read_id: run_reader.get_signal(read) for read in run_reader.reads()}
+    truth = load(tmp_path / "l").truth
+    hit = {name for name, row in truth.items() if "repeated_pod5" in row["nuisances"] and row["in_pod5"] == "1"}
+    assert set(again) == hit <= set(first)
+    assert len(hit) > 15
+    assert all(np.array_equal(again[name], first[name]) for name in hit)
+
+
+@pytest.mark.parametrize(
+    ("cigar", "number", "rest", "skipped"),
+    [
+        # Five of ten matches go, and five reference bases with them.
+        ([(10, "M")], 5, [(5, "M")], 5),
+        # 2 clipped, 2 matched; the deletion goes with them: 2 + 3 reference bases.
+        ([(2, "S"), (2, "M"), (3, "D"), (4, "M")], 4, [(4, "M")], 5),
+        # The cut falls into an insertion, whose second base stays as a clip.
+        ([(2, "M"), (2, "I"), (3, "M")], 3, [(1, "S"), (3, "M")], 2),
+        ([(3, "S"), (4, "M")], 2, [(1, "S"), (4, "M")], 0),
+    ],
+)
+def test_bases_are_cut_from_the_front_of_an_alignment(cigar, number, rest, skipped):
+    assert cut_front(cigar, number) == (rest, skipped)

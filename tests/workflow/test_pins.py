@@ -22,7 +22,7 @@ SCRIPT = REPOSITORY / ".github" / "scripts" / "escapepod_sync.py"
 PYPROJECT = """\
 [project]
 name = "leech"
-# Not the pin: "escapepod==0.1.0".
+# Not the pin: "escapepod==0.9.0".
 dependencies = [
     "click>=8.2",
     "escapepod=={version}",
@@ -34,7 +34,7 @@ dev = ["pytest>=8"]
 """
 
 LOCK = """\
-# escapepod==0.1.0 is not the pin.
+# escapepod==0.9.0 is not the pin.
 click==8.5.1
 escapepod=={version}
 escapepod-extra==0.9.0
@@ -188,10 +188,10 @@ def test_line_ends_and_a_missing_last_one_are_kept(sandbox):
 
 # Each row: file, text that is there, text to put in its place, what the message must say.
 UNUSABLE = {
-    "no requirement": ("pyproject.toml", '"escapepod==0.9.0",', "", "no requirement on escapepod"),
-    "a lower bound": ("pyproject.toml", '"escapepod==0.9.0"', '"escapepod>=0.9.0"', "does not pin one version"),
-    "a wildcard": ("pyproject.toml", '"escapepod==0.9.0"', '"escapepod==0.9.*"', "does not pin one version"),
-    "a range": ("pyproject.toml", '"escapepod==0.9.0"', '"escapepod==0.9.0,<2"', "does not pin one version"),
+    "no requirement": ("pyproject.toml", '    "escapepod==0.9.0",', "", "no requirement on escapepod"),
+    "a lower bound": ("pyproject.toml", '    "escapepod==0.9.0"', '"escapepod>=0.9.0"', "does not pin one version"),
+    "a wildcard": ("pyproject.toml", '    "escapepod==0.9.0"', '"escapepod==0.9.*"', "does not pin one version"),
+    "a range": ("pyproject.toml", '    "escapepod==0.9.0"', '"escapepod==0.9.0,<2"', "does not pin one version"),
     "required twice": ("pyproject.toml", '["pytest>=8"]', '["escapepod==0.9.0"]', "required 2 times"),
     "named in another table too": (
         "pyproject.toml",
@@ -211,7 +211,12 @@ UNUSABLE = {
     "a tag without v": ("workflows/pins.toml", '"v0.9.0"  #', '"0.9.0"  #', "no v in front"),
     "two parts": ("workflows/pins.toml", '"v0.9.0"  #', '"v0.9"  #', "not a final release"),
     "a candidate as tag": ("workflows/pins.toml", '"v0.9.0"  #', '"v0.10.0-rc.1"  #', "not a final release"),
-    "a candidate required": ("pyproject.toml", '"escapepod==0.9.0"', '"escapepod==0.10.0rc1"', "not a final release"),
+    "a candidate required": (
+        "pyproject.toml",
+        '    "escapepod==0.9.0"',
+        '"escapepod==0.10.0rc1"',
+        "not a final release",
+    ),
     "a development version locked": ("requirements.lock", "\nescapepod==0.9.0", "\nescapepod==0.10.0.dev1", "final"),
     "a local version locked": ("requirements.lock", "\nescapepod==0.9.0", "\nescapepod==0.9.0+here", "final"),
 }

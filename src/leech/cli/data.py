@@ -26,13 +26,14 @@ def simulate(
 ) -> None:
     """Simulate a tRNA sequencing run: POD5, BAM and FASTA, with the truth beside them.
 
-    Two runs of the same --design-seed share molecules and pore; --seed makes the reads.
+    Two runs of the same --design-seed share references and pore; --seed makes the reads. What is wrong with reads of real
+    runs comes by --nuisance and by the fractions; the truth says what was done to each and what prepare should count.
     """
     (config,) = collect([SimulateConfig], given, config_file)
 
     from leech.data.simulate.write import simulate as run
 
-    progress, stamp = session.start([config], [config.kmer_table, config_file], output)
+    progress, stamp = session.start([config], [config.kmer_table, config.charged_fractions, config_file], output)
     session.show(run(config, output, force=force, stamp=stamp, progress=progress), as_json=as_json)
 
 

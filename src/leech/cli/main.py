@@ -27,7 +27,7 @@ from leech.errors import LeechError
 COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     "": {
         "data": ("", "Simulate, prepare, merge, inspect and check data."),
-        "model": ("", "Train, inspect and time models."),
+        "model": ("", "Train, calibrate, inspect and time models."),
         "eval": ("", "Measure how good a model is."),
         "predict": ("leech.cli.predict:predict", "Call the state of every read of a run."),
         "report": ("leech.cli.report:report", "Put results of eval and predict into one page."),
@@ -43,10 +43,14 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "model": {
         "train": ("leech.cli.model:train", "Train a network on a merged corpus."),
+        "calibrate": ("leech.cli.model:calibrate", "Calibrate a model and choose its operating point."),
         "inspect": ("leech.cli.model:inspect", "Show what a model is."),
         "benchmark": ("leech.cli.model:benchmark", "Time training on this machine."),
     },
-    "eval": {"test": ("leech.cli.evaluate:test", "Score a model on a split of a corpus.")},
+    "eval": {
+        "test": ("leech.cli.evaluate:test", "Score a model on a split of a corpus."),
+        "compare": ("leech.cli.evaluate:compare", "Compare models on the same reads."),
+    },
 }
 """Group -> command -> (where its code is, one line of help); a group inside a group has no code of its own."""
 

@@ -1,4 +1,4 @@
-"""``leech model``: train, inspect, benchmark."""
+"""``leech model``: train, calibrate, inspect, benchmark."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import click
 
 from leech.cli.options import collect, config_file_option, config_options, json_option, output_options
 from leech.cli.session import Session
+from leech.evaluation.config import CalibrateConfig
 from leech.training.config import BenchmarkConfig, TrainConfig
 
 
@@ -46,6 +47,39 @@ def train(
     # Of several ranks under a launcher, the first alone has something to show.
     if result is not None:
         session.show(result, as_json=as_json)
+
+
+@click.command()
+@click.option("--model", required=True, type=click.Path(path_type=Path), help="Model folder.")
+@click.option(
+    "--data", required=True, type=click.Path(path_type=Path), help="Corpus with a calibration and a test split."
+)
+@output_options("Folder of the calibrated model; without it, --force replaces the model itself.", required=False)
+@config_options(CalibrateConfig)
+@json_option
+@click.pass_obj
+def calibrate(
+    session: Session,
+    /,
+    model: Path,
+    data: Path,
+    output: Path | None,
+    force: bool,
+    as_json: bool,
+    **given: Any,
+) -> None:
+    """Make a model's probabilities mean what they say, and choose where it calls a read positive.
+
+    Fitted on the calibration split and judged on the test split: a calibration is kept only when calibration error and Brier
+    score both get better there. Everything that uses the model then uses its calibrated probabilities and its operating
+    point. The network stays as it is.
+    """
+    (config,) = collect([CalibrateConfig], given)
+
+    from leech.evaluation.calibrate import calibrate as run
+
+    progress, stamp = session.start([config], [model, data], output)
+    session.show(run(model, data, config, output, force=force, progress=progress, stamp=stamp), as_json=as_json)
 
 
 @click.command()

@@ -106,8 +106,12 @@ def config_file_option(function: F) -> F:
     )(function)
 
 
-def output_options(what: str, *, default: str | None = None) -> Callable[[F], F]:
-    """Give a command ``-o/--output`` and ``--force``."""
+def output_options(what: str, *, default: str | None = None, required: bool = True) -> Callable[[F], F]:
+    """Give a command ``-o/--output`` and ``--force``.
+
+    :param default: where the output goes if nothing is given.
+    :param required: False where the core function knows what to do without one.
+    """
 
     def decorate(function: F) -> F:
         function = click.option(
@@ -118,7 +122,7 @@ def output_options(what: str, *, default: str | None = None) -> Callable[[F], F]
             "--output",
             type=click.Path(path_type=Path),
             help=what,
-            **({"required": True} if default is None else {"default": default, "show_default": True}),
+            **({"required": required} if default is None else {"default": default, "show_default": True}),
         )(function)
 
     return decorate

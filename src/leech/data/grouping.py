@@ -28,6 +28,10 @@ _AMINO_ACIDS = (
 _NAMED = re.compile(rf"(?<![A-Za-z])[if]?({'|'.join(_AMINO_ACIDS)})\d*(?![A-Za-z0-9])", re.IGNORECASE)
 
 
+# The anticodon follows the amino acid: tRNA-Ile2-CAT-1-1, Ala(UGC).
+_ANTICODON = re.compile(rf"{_NAMED.pattern}[-_.( ]+([ACGTU]{{3}})(?![A-Za-z0-9])", re.IGNORECASE)
+
+
 class Groups(NamedTuple):
     """The group of every row.
 
@@ -56,6 +60,21 @@ def amino_acid(reference: str) -> str:
             hint="Names such as tRNA-Ala-GGC-1-1 tell it; or group by reference instead.",
         )
     return found[0]
+
+
+def isoacceptor(reference: str) -> str:
+    """Return amino acid and anticodon that a tRNA's name tells, in DNA letters: ``tRNA-Ile2-CAT-1-1`` gives ``Ile-CAT``.
+
+    :raises InputError: the name tells no amino acid or no anticodon.
+    """
+    found = _ANTICODON.search(reference)
+    name = amino_acid(reference)
+    if found is None:
+        raise InputError(
+            f"The name of reference '{reference}' tells no anticodon, so its isoacceptor is not known.",
+            hint="Names such as tRNA-Ala-GGC-1-1 tell it; or group by reference instead.",
+        )
+    return f"{name}-{found[2].upper().replace('U', 'T')}"
 
 
 def joined_categories(corpora: Sequence[Corpus]) -> dict[str, list[str]]:

@@ -1,25 +1,18 @@
 """An opened run: records in order, the reads among them located, and the cutter that turns reads into chunks.
 
-Hides: what must be known before the first chunk can be cut (files, ids, sites, frame, k-mer centre) and how work is spread
-over processes. Belongs here: what ``prepare`` and ``predict`` share; what they do with chunks is theirs. Invariants:
+Hides: what must be known before the first chunk can be cut (files, ids, sites, frame, k-mer centre). Belongs here: what
+``prepare`` and ``predict`` share; what they do with chunks is theirs, spreading work is ``workers.py``'s. Invariants:
 results come in the order of the records, at any number of workers; a few batches are in flight at most, so memory does
 not grow with the run; each process opens its own files.
 """
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import signal
-import threading
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -38,6 +31,7 @@ from leech.data.reads import AlignedRead, Examiner, describe_record
 from leech.data.reasons import Counts
 from leech.data.recipe import Recipe
 from leech.data.sites import SiteFile
+from leech.data.workers import WorkerDiedError, spread
 from leech.errors import ConfigError, LeechError
 
 T = TypeVar("T")
@@ -116,6 +110,11 @@ class ReadStream:
         """Number of POD5 files, the unreadable ones too."""
         return len(self._cutter.files) + len(self.bad_files)
 
+    @property
+    def share_read(self) -> float | None:
+        """About how much of the alignment file has been read, a few batches ahead; None where that cannot be told."""
+        return self._alignments.share_read
+
     def batches(self, size: int, workers: int) -> Iterator[RecordBatch]:
         """Yield all records, ``size`` at a time, with the chunks cut from them.
 
@@ -146,68 +145,18 @@ class ReadStream:
     def _spread(
         self, jobs: Iterator[tuple[list[pysam.AlignedSegment], list[AlignedRead | str]]], workers: int
     ) -> Iterator[RecordBatch]:
-        # A fresh interpreter per worker: a fork would copy locked mutexes of the threads that run here.
-        context = multiprocessing.get_context("spawn")
-        waiting: deque[tuple[list[pysam.AlignedSegment], list[AlignedRead | str], Future[CutResult]]] = deque()
-        of_others = multiprocessing.active_children()
-        pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker, initargs=(self._cutter,))
+        tasks = ((job, _reads(job[1])) for job in jobs)
         try:
-            with _signals_held():
-                # A worker is started for each task that finds none idle, and none is idle before it has started.
-                for _ in range(workers):
-                    pool.submit(_await_work)
-            for records, answers in jobs:
-                waiting.append((records, answers, pool.submit(_cut_in_worker, _reads(answers))))
-                if len(waiting) > _BATCHES_AHEAD * workers:
-                    yield _await(*waiting.popleft())
-            while waiting:
-                yield _await(*waiting.popleft())
-        except BrokenProcessPool as error:
-            _end_children(of_others)
+            for (records, answers), result in spread(
+                _cut_in_worker, tasks, workers, ahead=_BATCHES_AHEAD, start=_start_worker, arguments=(self._cutter,)
+            ):
+                yield _join(records, answers, result)
+        except WorkerDiedError as error:
             raise LeechError(
                 "A worker process died before its reads were cut, so the result would be incomplete; nothing was kept.",
                 hint="It was killed, most often for want of memory (then give fewer --workers), or a POD5 file is damaged "
                 "or changed while it was read.",
             ) from error
-        except BaseException:
-            _end_children(of_others)
-            raise
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
-
-
-@contextmanager
-def _signals_held() -> Iterator[None]:
-    """Put off signals while workers start: a half-started one would end with a traceback of its own.
-
-    Processes started inside never get an interrupt; it is for this one to say so and to end them.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    caught: list[int] = []
-    handlers = {
-        number: signal.signal(number, lambda caught_number, _: caught.append(caught_number))
-        for number in (signal.SIGINT, signal.SIGTERM)
-    }
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-        for held in caught:
-            signal.raise_signal(held)
-
-
-def _end_children(but: Iterable[BaseProcess]) -> None:
-    """Kill the child processes that are not among ``but``.
-
-    A pool that breaks while it starts a worker would wait for that worker for ever.
-    """
-    for child in set(multiprocessing.active_children()) - set(but):
-        child.kill()
 
 
 @contextmanager
@@ -274,22 +223,9 @@ _worker: tuple[Cutter, SignalSource] | None = None
 
 def _start_worker(cutter: Cutter) -> None:
     global _worker
-    threading.Thread(target=_end_with_parent, daemon=True).start()
     # One decoding thread per process: the processes are the parallelism.
     os.environ["RAYON_NUM_THREADS"] = "1"
     _worker = (cutter, SignalSource(cutter.files))
-
-
-def _end_with_parent() -> None:
-    """Kill this process once its parent is gone, which a worker waiting for work would never notice."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def _await_work() -> None:
-    """Do nothing, in a worker that starts for it."""
 
 
 def _cut_in_worker(reads: Sequence[AlignedRead]) -> CutResult:
@@ -300,12 +236,6 @@ def _cut_in_worker(reads: Sequence[AlignedRead]) -> CutResult:
 
 def _reads(answers: Iterable[AlignedRead | str]) -> list[AlignedRead]:
     return [answer for answer in answers if not isinstance(answer, str)]
-
-
-def _await(
-    records: list[pysam.AlignedSegment], answers: list[AlignedRead | str], future: Future[CutResult]
-) -> RecordBatch:
-    return _join(records, answers, future.result())
 
 
 def _join(records: list[pysam.AlignedSegment], answers: list[AlignedRead | str], result: CutResult) -> RecordBatch:

@@ -8,9 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from leech.config import knob
+
+Goal = Literal["fpr", "precision", "recall"]
+
+MAX_FOLDS = 10
+"""Each class has this many reads at least, so that every fold holds some."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +30,12 @@ class EvalConfig:
         512, minimum=1, maximum=65536, help="Chunks scored at once; the result does not depend on it."
     )
     device: Literal["auto", "cpu", "cuda"] = knob("auto", help="Where to compute; 'auto' is a GPU where there is one.")
+    scores: Path | None = knob(
+        None, help="TSV of the scores read by read, .tsv or .tsv.gz; none is written by default."
+    )
+    target_fpr: float = knob(
+        0.05, minimum=0.0, maximum=1.0, help="FPR for which the sweep over thresholds names one; calls do not change."
+    )
     bootstrap: int = knob(
         1000,
         minimum=0,
@@ -32,6 +43,102 @@ class EvalConfig:
         help="Resamplings of parent reads behind the 95 % intervals; 0 leaves them out.",
     )
     seed: int = knob(0, minimum=0, help="Seed of the resampling.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareConfig:
+    """How ``leech eval compare`` runs."""
+
+    data: tuple[Path, ...] = knob(
+        (),
+        metavar="PATH",
+        help="Corpus to score the models on; given again, one for each model in their order, of the same reads.",
+    )
+    split: Literal["train", "validation", "test", "calibration", "all"] = knob(
+        "test", help="Split of the corpora to score; 'all' takes every labelled chunk."
+    )
+    common_reads: bool = knob(
+        False, help="Compare on the reads that all have, where some lack reads that others have; refused otherwise."
+    )
+    flips: Path | None = knob(
+        None, help="TSV of the reads that are not called alike, .tsv or .tsv.gz; none is written by default."
+    )
+    batch_size: int = knob(
+        512, minimum=1, maximum=65536, help="Chunks scored at once; the result does not depend on it."
+    )
+    device: Literal["auto", "cpu", "cuda"] = knob("auto", help="Where to compute; 'auto' is a GPU where there is one.")
+    bootstrap: int = knob(
+        1000,
+        minimum=0,
+        maximum=100000,
+        help="Resamplings of parent reads behind the 95 % intervals; 0 leaves them out.",
+    )
+    seed: int = knob(0, minimum=0, help="Seed of the resampling.")
+
+
+class Target(NamedTuple):
+    """What an operating point has to reach: an FPR or less, a precision or a recall or more."""
+
+    goal: Goal
+    value: float
+
+    def describe(self) -> str:
+        """Return it in words: ``FPR <= 0.02``."""
+        return f"FPR <= {self.value:g}" if self.goal == "fpr" else f"{self.goal} >= {self.value:g}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalibrateConfig:
+    """How ``leech model calibrate`` runs."""
+
+    method: Literal["auto", "temperature", "platt", "isotonic"] = knob(
+        "auto",
+        help="Form of the calibration; 'auto' takes the one of least cross-validated log loss on the calibration split.",
+    )
+    target_fpr: float | None = knob(
+        None,
+        minimum=0.0,
+        maximum=1.0,
+        help="Operating point: call as many reads positive as this FPR allows. Without a target the model's stays.",
+    )
+    target_precision: float | None = knob(
+        None,
+        minimum=0.0,
+        maximum=1.0,
+        help="Operating point: call as many reads positive as this precision allows, at the split's prevalence.",
+    )
+    target_recall: float | None = knob(
+        None, minimum=0.0, maximum=1.0, help="Operating point: call as few reads positive as find this share of them."
+    )
+    folds: int = knob(5, minimum=2, maximum=MAX_FOLDS, help="Folds of the cross-validation between methods.")
+    batch_size: int = knob(
+        512, minimum=1, maximum=65536, help="Chunks scored at once; the result does not depend on it."
+    )
+    device: Literal["auto", "cpu", "cuda"] = knob("auto", help="Where to compute; 'auto' is a GPU where there is one.")
+    bootstrap: int = knob(
+        1000,
+        minimum=0,
+        maximum=100000,
+        help="Resamplings of parent reads behind the 95 % intervals; 0 leaves them out.",
+    )
+    seed: int = knob(0, minimum=0, help="Seed of the folds and of the resampling.")
+
+    def __post_init__(self) -> None:
+        if len(self._targets()) > 1:
+            raise ValueError("of --target-fpr, --target-precision and --target-recall only one can be met: give one")
+
+    def _targets(self) -> list[Target]:
+        given: tuple[tuple[Goal, float | None], ...] = (
+            ("fpr", self.target_fpr),
+            ("precision", self.target_precision),
+            ("recall", self.target_recall),
+        )
+        return [Target(goal, value) for goal, value in given if value is not None]
+
+    @property
+    def target(self) -> Target | None:
+        """What the operating point has to reach; None leaves it."""
+        return next(iter(self._targets()), None)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,17 +25,20 @@ from leech.console import Progress, Table, logger
 from leech.data.batches import iterate_batches
 from leech.data.corpus import Corpus
 from leech.data.recipe import Recipe
-from leech.errors import InputError, MismatchError
+from leech.errors import ConfigError, InputError, MismatchError
 from leech.evaluation.config import EvalConfig
+from leech.evaluation.groups import corpus_groups
 from leech.evaluation.intervals import parent_codes
+from leech.evaluation.scores import read_scores, require_tsv, write_scores
 from leech.evaluation.summary import Metrics, measure
-from leech.models.bundle import ModelBundle, load_bundle
+from leech.models.bundle import LoadedModel, ModelBundle, load_bundle
+from leech.models.calibration import Calibration
 from leech.models.device import choose_device
-from leech.models.inference import Predictor
+from leech.models.inference import Predictor, positive_probability
 from leech.provenance import Stamp, atomic_file
 
 FORMAT = "leech-metrics"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 class Scores(NamedTuple):
@@ -42,12 +46,14 @@ class Scores(NamedTuple):
 
     :ivar rows: int64 (n,).
     :ivar labels: label codes of the corpus, int64 (n,).
-    :ivar p: probability of the positive class, float64 (n,).
+    :ivar p: probability of the positive class, float64 (n,), calibrated where a calibration was given.
+    :ivar logits: raw logits of the positive class, float64 (n,).
     """
 
     rows: NDArray[np.int64]
     labels: NDArray[np.int64]
     p: NDArray[np.float64]
+    logits: NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -55,12 +61,16 @@ class Evaluation:
     """A model judged by one split of a corpus.
 
     :ivar path: the JSON file that was written.
+    :ivar calibration: method of the model's calibration; None where it is not calibrated.
+    :ivar threshold_source: who chose the operating point.
     """
 
     path: Path
     model: Path
     data: Path
     split: str
+    calibration: str | None
+    threshold_source: str
     metrics: Metrics
 
     def to_mapping(self) -> dict[str, Any]:
@@ -72,11 +82,13 @@ class Evaluation:
             "model": os.path.relpath(self.model, self.path.parent),
             "data": os.path.relpath(self.data, self.path.parent),
             "split": self.split,
+            "calibration": self.calibration,
+            "threshold_source": self.threshold_source,
             **self.metrics.to_mapping(),
         }
 
     def tables(self) -> list[Table]:
-        """Return the metrics, the calls at the operating point and the rows per reference."""
+        """Return the metrics, the calls at the operating point, the best thresholds and the rows per group."""
         return self.metrics.tables()
 
 
@@ -88,23 +100,25 @@ def score(
     batch_size: int,
     device: torch.device,
     on_batch: Callable[[int], None] | None = None,
+    calibration: Calibration | None = None,
 ) -> Scores:
     """Run the network over rows of a corpus.
 
     :param features: feature channels that the network reads.
+    :param calibration: that of the model; None gives raw probabilities, as during training.
     :param on_batch: called with the number of rows of each finished batch.
     """
     predictor = Predictor(network, device)
-    p, labels = np.empty(len(rows), dtype=np.float64), np.empty(len(rows), dtype=np.int64)
+    logits, labels = np.empty(len(rows), dtype=np.float64), np.empty(len(rows), dtype=np.int64)
     done = 0
     for batch in iterate_batches(corpus, rows, batch_size, features):
         place = slice(done, done + len(batch.rows))
-        p[place] = predictor.positive_probability(batch.inputs)
+        logits[place] = predictor.logits(batch.inputs)[:, 0]
         labels[place] = batch.labels
         done = place.stop
         if on_batch is not None:
             on_batch(len(batch.rows))
-    return Scores(rows, labels, p)
+    return Scores(rows, labels, positive_probability(logits, calibration), logits)
 
 
 def evaluate(
@@ -114,32 +128,43 @@ def evaluate(
 
     :raises MismatchError: the corpus was cut by another recipe than the model's, or has a label that the model does not know.
     :raises InputError: no labelled chunks in the split, or a split that the corpus does not have.
+    :raises ConfigError: scores asked for in a format that is not written.
     """
+    if config.scores is not None:
+        require_tsv(config.scores)
+        if config.scores.resolve() == output.resolve():
+            raise ConfigError(f"Scores and metrics cannot both be written to '{output}'.")
     loaded, corpus = load_bundle(model), Corpus.open(data)
     bundle = loaded.bundle
     require_same_recipe(bundle.recipe, corpus, model)
-    _require_same_labels(bundle, corpus, model)
-    rows = _labelled_rows(corpus, config.split)
+    require_known_labels(bundle, corpus, model)
+    rows = labelled_rows(corpus, config.split)
     _warn_if_not_unseen(config.split, corpus)
+    warn_if_not_its_own(bundle, corpus, model)
     device = choose_device(config.device)
-    with atomic_file(output, force=force) as partial:
+    with ExitStack() as stack:
+        partial = stack.enter_context(atomic_file(output, force=force))
+        table = None if config.scores is None else stack.enter_context(atomic_file(config.scores, force=force))
         with progress.task("score", unit="chunks", total=len(rows)) as task:
-            scores = score(
-                loaded.network, corpus, rows, bundle.spec.features, config.batch_size, device, on_batch=task.advance
-            )
-        columns = corpus.gather(rows, ["parent_id", "reference"])
+            scores = score_model(loaded, corpus, rows, config.batch_size, device, task.advance)
+        uncalibrated = None if bundle.calibration is None else positive_probability(scores.logits, None)
         metrics = measure(
-            np.array([name == bundle.positive_label for name in corpus.labels])[scores.labels],
+            is_labelled_positive(bundle, corpus, scores),
             scores.p,
-            parents=parent_codes(columns["parent_id"]),
-            references=columns["reference"],
-            reference_names=corpus.categories["reference"],
-            labels=(bundle.labels[0], bundle.labels[1]),
+            parents=parent_codes(corpus.gather(rows, ["parent_id"])["parent_id"]),
+            groups=corpus_groups(corpus, rows),
+            labels=bundle.labels,
             threshold_cl=bundle.threshold_cl,
+            target_fpr=config.target_fpr,
+            uncalibrated=uncalibrated,
             num_resamplings=config.bootstrap,
             seed=config.seed,
         )
-        evaluation = Evaluation(output, model, data, config.split, metrics)
+        if table is not None and config.scores is not None:
+            named = read_scores(corpus, rows, scores.p, bundle.labels, bundle.threshold_cl)
+            write_scores(table, config.scores, named, corpus, rows, uncalibrated)
+        method = None if bundle.calibration is None else bundle.calibration.method
+        evaluation = Evaluation(output, model, data, config.split, method, bundle.operating_point.source, metrics)
         content = {
             **evaluation.to_mapping(),
             "corpus_digest": corpus.manifest.digest,
@@ -150,6 +175,33 @@ def evaluate(
     return evaluation
 
 
+def score_model(
+    loaded: LoadedModel,
+    corpus: Corpus,
+    rows: NDArray[np.int64],
+    batch_size: int,
+    device: torch.device,
+    on_batch: Callable[[int], None],
+) -> Scores:
+    """Score rows of a corpus as the model folder says, calibration included; parameters as of :func:`score`."""
+    bundle = loaded.bundle
+    return score(
+        loaded.network,
+        corpus,
+        rows,
+        bundle.spec.features,
+        batch_size,
+        device,
+        on_batch=on_batch,
+        calibration=bundle.calibration,
+    )
+
+
+def is_labelled_positive(bundle: ModelBundle, corpus: Corpus, scores: Scores) -> NDArray[np.bool_]:
+    """Return which scored rows have the model's positive label, bool (n,)."""
+    return np.array([name == bundle.positive_label for name in corpus.labels])[scores.labels]
+
+
 def _warn_if_not_unseen(split: str, corpus: Corpus) -> None:
     seen = {"train": "learnt from these reads", "validation": "was chosen by these reads"}
     if split == "all" and corpus.is_split:
@@ -158,6 +210,17 @@ def _warn_if_not_unseen(split: str, corpus: Corpus) -> None:
         )
     elif split in seen:
         logger.warning("A model trained on this corpus %s: the figures flatter it.", seen[split])
+
+
+def warn_if_not_its_own(bundle: ModelBundle, corpus: Corpus, model: Path) -> None:
+    """Say when a corpus is not the one that a model was trained on, whose splits are known to be apart."""
+    trained_on = bundle.training.get("corpus_digest")
+    if trained_on is not None and trained_on != corpus.manifest.digest:
+        logger.warning(
+            "Corpus '%s' is not the one that model '%s' was trained on: make sure that it learnt from none of these reads.",
+            corpus.path,
+            model,
+        )
 
 
 def require_same_recipe(recipe: Recipe, corpus: Corpus, model: Path) -> None:
@@ -177,7 +240,11 @@ def require_same_recipe(recipe: Recipe, corpus: Corpus, model: Path) -> None:
     )
 
 
-def _require_same_labels(bundle: ModelBundle, corpus: Corpus, model: Path) -> None:
+def require_known_labels(bundle: ModelBundle, corpus: Corpus, model: Path) -> None:
+    """Refuse a corpus with a label that the model does not know.
+
+    :raises MismatchError: naming the labels of both.
+    """
     # A control of one state is welcome: it gives the share that is called wrongly, though no AUROC.
     if not corpus.labels or not set(corpus.labels) <= set(bundle.labels):
         raise MismatchError(
@@ -191,7 +258,12 @@ def _listed(labels: Sequence[str]) -> str:
     return " and ".join(f"'{label}'" for label in labels) or "(none)"
 
 
-def _labelled_rows(corpus: Corpus, split: str) -> NDArray[np.int64]:
+def labelled_rows(corpus: Corpus, split: str) -> NDArray[np.int64]:
+    """Return the rows of a split that have a label, ascending; those without are told of.
+
+    :param split: ``all`` for every row of the corpus.
+    :raises InputError: there are none.
+    """
     rows = corpus.rows(None if split == "all" else split)
     labelled = rows[corpus.gather(rows, ["label"])["label"] >= 0]
     if not len(labelled):

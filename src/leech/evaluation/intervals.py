@@ -9,27 +9,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from leech.data.proportion import NORMAL_97_5 as NORMAL_97_5
+from leech.data.proportion import Interval as Interval
+from leech.data.proportion import wilson as wilson
 
 if TYPE_CHECKING:
     # Its own imports bring torch, which nothing here needs.
     from leech.evaluation.metrics import Bools, Floats
 
-_Z = 1.959963984540054
-"""Normal quantile of 0.975."""
-
 _MIN_USABLE = 0.5
 """Share of resamplings that must define the metric; below, an interval would describe the lucky ones only."""
-
-
-class Interval(NamedTuple):
-    """A 95 % interval."""
-
-    low: float
-    high: float
 
 
 class Estimate(NamedTuple):
@@ -38,18 +32,32 @@ class Estimate(NamedTuple):
     value: float | None
     interval: Interval | None = None
 
+    def to_mapping(self) -> dict[str, Any]:
+        """Return plain types, ready for JSON."""
+        return {"value": self.value, "interval": None if self.interval is None else list(self.interval)}
 
-def wilson(successes: float, total: float) -> Interval | None:
-    """Return Wilson's score interval of a share (Wilson 1927); None without trials."""
-    if total <= 0:
+    def cells(self, sign: str = "") -> tuple[str, str]:
+        """Return value and interval as text; empty for None.
+
+        :param sign: ``+`` shows the sign of a difference.
+        """
+        text = "" if self.interval is None else " to ".join(f"{limit:{sign}.3f}" for limit in self.interval)
+        return cell(self.value, sign), text
+
+
+def cell(value: float | None, sign: str = "") -> str:
+    """Return a figure as text; empty for None."""
+    return "" if value is None else f"{value:{sign}.3f}"
+
+
+def share_interval(interval: Interval | None, share: float | None, num_trials: float) -> Interval | None:
+    """Return the interval of a share: the resampled one, but Wilson's where the share is 0 or 1.
+
+    A share of 0 is 0 in every resampling, which would make its interval [0, 0] however few reads there are.
+    """
+    if share is None or interval is None:
         return None
-    share = successes / total
-    z2 = _Z**2 / total
-    centre = (share + z2 / 2) / (1 + z2)
-    half = _Z / (1 + z2) * (share * (1 - share) / total + z2 / (4 * total)) ** 0.5
-    # At 0 and at all successes the limit is the share itself; rounding may put it a hair inside.
-    low = 0.0 if successes <= 0 else max(0.0, centre - half)
-    return Interval(low, 1.0 if successes >= total else min(1.0, centre + half))
+    return wilson(share * num_trials, num_trials) if share in (0, 1) else interval
 
 
 def _mid_ranks(values: Floats) -> Floats:
@@ -59,21 +67,32 @@ def _mid_ranks(values: Floats) -> Floats:
     return ranks
 
 
+def placements(positive: Bools, p: Floats) -> tuple[Floats, Floats]:
+    """Return, for each positive read, the share of negative reads below it, and for each negative that of positives above.
+
+    Ties count half (DeLong, DeLong and Clarke-Pearson 1988, from mid-ranks as Sun and Xu 2014); the mean of either is the
+    AUROC. Both classes must be there.
+    """
+    num_positive = int(positive.sum())
+    ranks = _mid_ranks(p)
+    above = (ranks[positive] - _mid_ranks(p[positive])) / (len(positive) - num_positive)
+    below = 1 - (ranks[~positive] - _mid_ranks(p[~positive])) / num_positive
+    return above, below
+
+
 def auroc_interval(positive: Bools, p: Floats) -> Interval | None:
     """Return a closed-form interval of the AUROC, for groups that are too many or too small to resample.
 
-    The variance is DeLong's (DeLong, DeLong and Clarke-Pearson 1988, from mid-ranks as Sun and Xu 2014), carried to the
-    logit scale so that the interval stays inside [0, 1]. Reads count as independent. Where that variance is 0 (perfect
-    separation, or a class of one read) the reads are taken as the ``min(num_positive, num_negative)`` independent pairs that
-    can be formed of them, each ordered rightly with probability AUROC: Wilson's interval of that share, which is wider.
+    The variance is DeLong's, that of :func:`placements`, carried to the logit scale so that the interval stays inside [0, 1].
+    Reads count as independent. Where that variance is 0 (perfect separation, or a class of one read) the reads are taken as
+    the ``min(num_positive, num_negative)`` independent pairs that can be formed of them, each ordered rightly with
+    probability AUROC: Wilson's interval of that share, which is wider.
     """
     num_positive = int(positive.sum())
     num_negative = len(positive) - num_positive
     if num_positive == 0 or num_negative == 0:
         return None
-    ranks = _mid_ranks(p)
-    above = (ranks[positive] - _mid_ranks(p[positive])) / num_negative
-    below = 1 - (ranks[~positive] - _mid_ranks(p[~positive])) / num_positive
+    above, below = placements(positive, p)
     area = float(above.mean())
     pairs = min(num_positive, num_negative)
     variance = 0.0
@@ -82,7 +101,7 @@ def auroc_interval(positive: Bools, p: Floats) -> Interval | None:
     if variance <= 0 or not 0 < area < 1:
         return wilson(area * pairs, pairs)
     centre = np.log(area / (1 - area))
-    half = _Z * variance**0.5 / (area * (1 - area))
+    half = NORMAL_97_5 * variance**0.5 / (area * (1 - area))
     low, high = 1 / (1 + np.exp(-(centre - half))), 1 / (1 + np.exp(-(centre + half)))
     return Interval(float(low), float(high))
 

@@ -137,6 +137,11 @@ class Confusion:
         return None if self.tpr is None or self.fpr is None else (self.tpr + 1 - self.fpr) / 2
 
     @cached_property
+    def f1(self) -> float | None:
+        """Harmonic mean of precision and recall of the positive class; None where neither reads nor calls are positive."""
+        return _ratio(2 * self.tp, 2 * self.tp + self.fp + self.fn)
+
+    @cached_property
     def mcc(self) -> float | None:
         """Matthews correlation coefficient; 0 where all reads are called alike, None for one class only."""
         if self.balanced_accuracy is None:
@@ -166,9 +171,19 @@ def confusion(positive: Bools, called: Bools, weights: Floats | None = None) -> 
     return Confusion(tp=tp, fp=fp, tn=tn, fn=fn)
 
 
-def brier(positive: Bools, p: Floats) -> float | None:
+def brier(positive: Bools, p: Floats, weights: Floats | None = None) -> float | None:
     """Return the mean squared difference of probability and truth."""
-    return float(np.mean((p - positive) ** 2)) if len(p) else None
+    return _mean((p - positive) ** 2, weights)
+
+
+def log_loss(positive: Bools, p: Floats) -> float | None:
+    """Return the mean of -ln of the probability that was given to the truth, which counts as 1e-12 where it is less."""
+    return _mean(-np.log(np.maximum(np.where(positive, p, 1 - p), 1e-12)), None)
+
+
+def _mean(values: Floats, weights: Floats | None) -> float | None:
+    total = float(len(values)) if weights is None else float(weights.sum())
+    return _ratio(float(np.sum(values if weights is None else values * weights)), total)
 
 
 class ReliabilityBin(NamedTuple):
@@ -181,9 +196,13 @@ class ReliabilityBin(NamedTuple):
     share_positive: float | None
 
 
+def _bins(p: Floats, num_bins: int) -> NDArray[np.int64]:
+    return np.minimum((p * num_bins).astype(np.int64), num_bins - 1)
+
+
 def reliability(positive: Bools, p: Floats, num_bins: int = NUM_CALIBRATION_BINS) -> tuple[ReliabilityBin, ...]:
     """Return mean probability against the share that is positive, in equal-width bins of the probability."""
-    index = np.minimum((p * num_bins).astype(np.int64), num_bins - 1)
+    index = _bins(p, num_bins)
     counts = np.bincount(index, minlength=num_bins)
     sums = np.bincount(index, weights=p, minlength=num_bins)
     positives = np.bincount(index, weights=positive.astype(np.float64), minlength=num_bins)
@@ -199,14 +218,11 @@ def reliability(positive: Bools, p: Floats, num_bins: int = NUM_CALIBRATION_BINS
     )
 
 
-def expected_calibration_error(bins: tuple[ReliabilityBin, ...]) -> float | None:
+def expected_calibration_error(
+    positive: Bools, p: Floats, weights: Floats | None = None, num_bins: int = NUM_CALIBRATION_BINS
+) -> float | None:
     """Return the mean absolute difference of probability and share positive over bins, weighted by their reads."""
-    total = sum(item.num_reads for item in bins)
-    if total == 0:
-        return None
-    gaps = (
-        item.num_reads * abs(item.mean_p - item.share_positive)
-        for item in bins
-        if item.mean_p is not None and item.share_positive is not None
-    )
-    return sum(gaps) / total
+    weight = np.ones(len(p)) if weights is None else weights
+    # Per bin, the sum of probabilities less the number of positives: its reads times the difference of the means.
+    gaps = np.bincount(_bins(p, num_bins), weights=weight * (p - positive), minlength=num_bins)
+    return _ratio(float(np.abs(gaps).sum()), float(weight.sum()))

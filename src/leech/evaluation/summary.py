@@ -1,13 +1,13 @@
 """All metrics of one set of scored reads, as a value that people and programs read.
 
-Hides: which metrics there are and how they are laid out. Belongs here: putting the metrics of ``metrics.py`` and the
-intervals of ``intervals.py`` together, as plain types and as tables. Invariants: the value depends on the reads, the
-threshold, the number of resamplings and the seed alone; groups come in the order of their names.
+Hides: which metrics there are and how they are laid out. Belongs here: putting the metrics of ``metrics.py``, the intervals
+of ``intervals.py``, the thresholds of ``thresholds.py`` and the groups of ``groups.py`` together, as plain types and as
+tables. Invariants: the value depends on the reads, the threshold, the number of resamplings and the seed alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,32 +15,63 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leech.console import Table
+from leech.data.grouping import Groups
 from leech.evaluation import metrics
-from leech.evaluation.intervals import Estimate, Interval, auroc_interval, bootstrap_intervals, wilson
+from leech.evaluation.groups import Control, Grouping, controls, measure_groups
+from leech.evaluation.intervals import Estimate, Interval, bootstrap_intervals, cell, share_interval
 from leech.evaluation.metrics import Bools, Confusion, Floats, Ranking, ReliabilityBin
-
-MIN_GROUP_READS = 20
-"""Reads of either class that a group needs before it can be named the worst: below, chance names it."""
+from leech.evaluation.thresholds import NamedThreshold, ScoreCounts, sweep
 
 PRECISIONS = (0.95, 0.99)
 """Precisions at which the callable share is given."""
 
 
 @dataclass(frozen=True)
-class GroupMetrics:
-    """Metrics of the reads of one reference.
+class Calibratedness:
+    """How far probabilities are from what is true.
 
-    :ivar auroc: with DeLong's interval.
-    :ivar accuracy: at the operating point, with Wilson's interval.
-    :ivar balanced_accuracy: at the operating point.
+    :ivar ece: expected calibration error over the bins of ``reliability``.
     """
 
-    name: str
-    num_reads: int
-    num_positive: int
-    auroc: Estimate
-    accuracy: Estimate
-    balanced_accuracy: float | None
+    ece: Estimate
+    brier: Estimate
+    reliability: tuple[ReliabilityBin, ...]
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return plain types, ready for JSON."""
+        return {
+            "ece": self.ece.to_mapping(),
+            "brier": self.brier.to_mapping(),
+            "reliability": [item._asdict() for item in self.reliability],
+        }
+
+
+@dataclass(frozen=True)
+class Calls:
+    """Calls at one threshold, with intervals from resampled parent reads.
+
+    :ivar threshold_cl: positive when ``round(255 p) >= threshold_cl``.
+    :ivar tpr: share of positive reads called positive; ``fpr`` likewise of negative reads.
+    :ivar precision: of positive calls, at the prevalence of these reads.
+    """
+
+    threshold_cl: int
+    confusion: Confusion
+    balanced_accuracy: Estimate
+    mcc: Estimate
+    f1: Estimate
+    tpr: Estimate
+    fpr: Estimate
+    precision: Estimate
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return plain types, ready for JSON."""
+        figures = ("balanced_accuracy", "mcc", "f1", "tpr", "fpr", "precision")
+        return {
+            "threshold_cl": self.threshold_cl,
+            **{name: int(getattr(self.confusion, name)) for name in ("tp", "fp", "tn", "fn")},
+            **{name: getattr(self, name).to_mapping() for name in figures},
+        }
 
 
 @dataclass(frozen=True)
@@ -49,12 +80,14 @@ class Metrics:
 
     :ivar auprc_positive: average precision of the positive class, to be read beside ``prevalence``.
     :ivar auprc_negative: the same of the negative class, to be read beside ``1 - prevalence``.
-    :ivar threshold_cl: the operating point: positive when ``round(255 p) >= threshold_cl``.
-    :ivar confusion: calls at the operating point.
-    :ivar tpr: share of positive reads called positive there, with Wilson's interval; ``fpr`` likewise of negative reads.
+    :ivar calls: at the operating point.
     :ivar callable_shares: by precision, see :func:`leech.evaluation.metrics.callable_share`.
-    :ivar ece: expected calibration error over the bins of ``reliability``.
-    :ivar worst_reference: lowest AUROC among the references with enough reads of both classes; None where there is none.
+    :ivar calibratedness: of the probabilities that everything else is measured on.
+    :ivar uncalibrated: of those before calibration; None where there is none.
+    :ivar thresholds: best ones by several measures, on these very reads.
+    :ivar score_counts: reads by cl, from which any curve over thresholds follows.
+    :ivar groupings: metrics by group, one per kind of group.
+    :ivar empty_control: reads of samples without a positive read, the 0 % control; ``full_control`` the 100 % control.
     """
 
     positive_label: str
@@ -65,26 +98,35 @@ class Metrics:
     auroc: Estimate
     auprc_positive: Estimate
     auprc_negative: Estimate
-    threshold_cl: int
-    confusion: Confusion
-    balanced_accuracy: Estimate
-    tpr: Estimate
-    fpr: Estimate
-    callable_shares: dict[float, float | None]
-    ece: float | None
-    brier: float | None
-    reliability: tuple[ReliabilityBin, ...]
-    references: tuple[GroupMetrics, ...]
-    worst_reference: str | None
+    calls: Calls
+    callable_shares: dict[float, Estimate]
+    calibratedness: Calibratedness
+    uncalibrated: Calibratedness | None
+    thresholds: tuple[NamedThreshold, ...]
+    score_counts: ScoreCounts
+    groupings: tuple[Grouping, ...]
+    empty_control: Control | None
+    full_control: Control | None
 
     @property
     def prevalence(self) -> float | None:
         """Share of the reads that are positive."""
         return self.num_positive / self.num_reads if self.num_reads else None
 
+    @property
+    def worst_group(self) -> tuple[str, str] | None:
+        """Kind and name of the group of lowest AUROC, of all kinds with several groups that have enough reads."""
+        kinds = [kind for kind in self.groupings if sum(group.can_be_worst for group in kind.groups) > 1]
+        worst = [(group.auroc.value, kind.name, group.name) for kind in kinds if (group := kind.worst)]
+        return min(worst, key=lambda entry: entry[0] or 0.0)[1:] if worst else None
+
+    def grouping(self, name: str) -> Grouping:
+        """Return the groups of one kind."""
+        return next(kind for kind in self.groupings if kind.name == name)
+
     def to_mapping(self) -> dict[str, Any]:
         """Return plain types, ready for JSON; what the reads do not define is null."""
-        counts = self.confusion
+        worst = self.worst_group
         return {
             "positive_label": self.positive_label,
             "negative_label": self.negative_label,
@@ -92,86 +134,100 @@ class Metrics:
             "num_parents": self.num_parents,
             "num_positive": self.num_positive,
             "prevalence": self.prevalence,
-            "auroc": _plain(self.auroc),
-            "auprc_positive": _plain(self.auprc_positive),
-            "auprc_negative": _plain(self.auprc_negative),
-            "operating_point": {
-                "threshold_cl": self.threshold_cl,
-                **{name: int(getattr(counts, name)) for name in ("tp", "fp", "tn", "fn")},
-                "balanced_accuracy": _plain(self.balanced_accuracy),
-                "mcc": counts.mcc,
-                "tpr": _plain(self.tpr),
-                "fpr": _plain(self.fpr),
-                "precision": counts.precision,
+            "auroc": self.auroc.to_mapping(),
+            "auprc_positive": self.auprc_positive.to_mapping(),
+            "auprc_negative": self.auprc_negative.to_mapping(),
+            "operating_point": self.calls.to_mapping(),
+            "callable_share": {
+                f"{precision:g}": share.to_mapping() for precision, share in self.callable_shares.items()
             },
-            "callable_share": {f"{precision:g}": share for precision, share in self.callable_shares.items()},
-            "ece": self.ece,
-            "brier": self.brier,
-            "reliability": [item._asdict() for item in self.reliability],
-            "references": [_plain_group(group) for group in self.references],
-            "worst_reference": self.worst_reference,
+            **self.calibratedness.to_mapping(),
+            "uncalibrated": None if self.uncalibrated is None else self.uncalibrated.to_mapping(),
+            "thresholds": [threshold.to_mapping() for threshold in self.thresholds],
+            "score_counts": self.score_counts.to_mapping(),
+            "controls": {
+                "0": None if self.empty_control is None else self.empty_control.to_mapping(),
+                "100": None if self.full_control is None else self.full_control.to_mapping(),
+            },
+            "groups": {kind.name: [group.to_mapping() for group in kind.groups] for kind in self.groupings},
+            "ungrouped": {kind.name: kind.num_ungrouped for kind in self.groupings},
+            "worst_groups": {kind.name: kind.worst.name if kind.worst else None for kind in self.groupings},
+            "worst_group": None if worst is None else {"grouping": worst[0], "name": worst[1]},
         }
 
     def tables(self) -> list[Table]:
-        """Return the metrics and the rows per reference; an empty cell is what the reads do not define."""
-        return [self._summary(), self._calls(), self._by_reference()]
+        """Return the metrics and the rows per group; an empty cell is what the reads do not define.
+
+        References are shown, and other kinds of several groups unless they divide the reads like an earlier kind.
+        """
+        shown: dict[tuple[tuple[int, int], ...], Grouping] = {}
+        for kind in self.groupings:
+            if kind.name == "reference" or len(kind.groups) > 1:
+                shown.setdefault(tuple(sorted((group.num_reads, group.num_positive) for group in kind.groups)), kind)
+        return [
+            self._summary(),
+            self._calls(),
+            self._thresholds(),
+            *(kind.table(self.positive_label) for kind in shown.values()),
+        ]
 
     def _summary(self) -> Table:
-        prevalence = self.prevalence
+        prevalence, calls = self.prevalence, self.calls
         rest = None if prevalence is None else 1 - prevalence
+        at = f"at cl >= {calls.threshold_cl}"
+        before = self.uncalibrated
         rows = [
-            ("AUROC", *_cells(self.auroc), "0.5 by chance"),
-            (f"AUPRC {self.positive_label}", *_cells(self.auprc_positive), f"{_cell(prevalence)} by chance"),
-            (f"AUPRC {self.negative_label}", *_cells(self.auprc_negative), f"{_cell(rest)} by chance"),
-            ("balanced accuracy", *_cells(self.balanced_accuracy), f"at cl >= {self.threshold_cl}"),
-            ("MCC", _cell(self.confusion.mcc), "", f"at cl >= {self.threshold_cl}"),
-            ("TPR", *_cells(self.tpr), f"{self.positive_label} called {self.positive_label}"),
-            ("FPR", *_cells(self.fpr), f"{self.negative_label} called {self.positive_label}"),
+            ("AUROC", *self.auroc.cells(), "0.5 by chance"),
+            (f"AUPRC {self.positive_label}", *self.auprc_positive.cells(), f"{cell(prevalence)} by chance"),
+            (f"AUPRC {self.negative_label}", *self.auprc_negative.cells(), f"{cell(rest)} by chance"),
+            ("balanced accuracy", *calls.balanced_accuracy.cells(), at),
+            ("MCC", *calls.mcc.cells(), at),
+            ("TPR", *calls.tpr.cells(), f"{self.positive_label} called {self.positive_label}"),
+            ("FPR", *calls.fpr.cells(), f"{self.negative_label} called {self.positive_label}"),
+            ("precision", *calls.precision.cells(), f"at {cell(prevalence)} {self.positive_label}"),
+            *self._control_rows(),
             *(
-                (f"callable at {precision:.0%}", _cell(share), "", "share of reads at that precision")
+                (f"callable at {precision:.0%}", *share.cells(), "share of reads at that precision")
                 for precision, share in self.callable_shares.items()
             ),
-            ("ECE", _cell(self.ece), "", f"{len(self.reliability)} bins of equal width"),
-            ("Brier", _cell(self.brier), "", ""),
+            *([("ECE before calibration", *before.ece.cells(), "")] if before else []),
+            ("ECE", *self.calibratedness.ece.cells(), f"{len(self.calibratedness.reliability)} bins of equal width"),
+            *([("Brier before calibration", *before.brier.cells(), "")] if before else []),
+            ("Brier", *self.calibratedness.brier.cells(), ""),
+            *([("worst group", self.worst_group[1], "", self.worst_group[0])] if self.worst_group else []),
         ]
         title = f"{self.num_reads} reads, {self.num_positive} {self.positive_label}"
         return Table(title=title, columns=("metric", "value", "95 % interval", ""), rows=tuple(rows))
 
+    def _control_rows(self) -> list[tuple[str, str, str, str]]:
+        named = (("FPR, 0 % control", self.empty_control), ("TPR, 100 % control", self.full_control))
+        return [
+            (name, *control.called_positive.cells(), f"{control.num_reads} reads of {', '.join(control.samples)}")
+            for name, control in named
+            if control is not None
+        ]
+
     def _calls(self) -> Table:
-        counts = self.confusion
+        counts = self.calls.confusion
         positive, negative = self.positive_label, self.negative_label
         rows = (
             (f"truth {positive}", str(int(counts.tp)), str(int(counts.fn))),
             (f"truth {negative}", str(int(counts.fp)), str(int(counts.tn))),
         )
         columns = ("", f"called {positive}", f"called {negative}")
-        return Table(title=f"Calls at cl >= {self.threshold_cl}", columns=columns, rows=rows)
+        return Table(title=f"Calls at cl >= {self.calls.threshold_cl}", columns=columns, rows=rows)
 
-    def _by_reference(self) -> Table:
+    def _thresholds(self) -> Table:
+        figures = {"TPR": "tpr", "FPR": "fpr", "precision": "precision", "F1": "f1", "MCC": "mcc"}
         rows = tuple(
             (
-                group.name,
-                str(group.num_reads),
-                str(group.num_positive),
-                *_cells(group.auroc),
-                *_cells(group.accuracy),
-                _cell(group.balanced_accuracy),
-                "worst" if group.name == self.worst_reference else "",
+                threshold.name,
+                str(threshold.threshold_cl),
+                *(cell(getattr(threshold.calls, name)) for name in figures.values()),
             )
-            for group in self.references
+            for threshold in self.thresholds
         )
-        columns = (
-            "reference",
-            "reads",
-            self.positive_label,
-            "AUROC",
-            "95 % interval",
-            "accuracy",
-            "95 % interval",
-            "balanced accuracy",
-            "",
-        )
-        return Table(title="By reference", columns=columns, rows=rows)
+        return Table(title="Thresholds best on these reads", columns=("by", "cl >=", *figures), rows=rows)
 
 
 def measure(
@@ -179,10 +235,11 @@ def measure(
     p: Floats,
     *,
     parents: NDArray[np.int64],
-    references: NDArray[np.int64],
-    reference_names: Sequence[str],
+    groups: Sequence[Groups],
     labels: tuple[str, str],
     threshold_cl: int,
+    target_fpr: float,
+    uncalibrated: Floats | None,
     num_resamplings: int,
     seed: int,
 ) -> Metrics:
@@ -191,29 +248,32 @@ def measure(
     :param positive: truth, bool (n,).
     :param p: probability of the positive class, float64 (n,).
     :param parents: number of each read's parent, int64 (n,), see :func:`leech.evaluation.intervals.parent_codes`.
-    :param references: code of each read's reference, int64 (n,).
+    :param groups: kinds of groups; one is called ``sample``.
     :param labels: names of the negative and of the positive class.
+    :param target_fpr: FPR that one of the thresholds shall have.
+    :param uncalibrated: probabilities before calibration, float64 (n,); None where there is none.
     """
     ranking = Ranking(positive, p)
     called = metrics.called_positive(p, threshold_cl)
-    curve, counts = ranking.curve(), metrics.confusion(positive, called)
 
     def resampled(weights: Floats) -> tuple[float | None, ...]:
-        weighted = ranking.curve(weights)
+        curve = ranking.curve(weights)
         return (
-            metrics.auroc(weighted),
-            metrics.average_precision(weighted),
-            metrics.average_precision(metrics.mirrored(weighted)),
-            metrics.confusion(positive, called, weights).balanced_accuracy,
+            metrics.auroc(curve),
+            metrics.average_precision(curve),
+            metrics.average_precision(metrics.mirrored(curve)),
+            *(metrics.callable_share(curve, precision) for precision in PRECISIONS),
+            *_call_figures(positive, called, weights),
+            *_calibration_figures(positive, p, weights),
+            *(() if uncalibrated is None else _calibration_figures(positive, uncalibrated, weights)),
         )
 
-    point = resampled(np.ones(len(p)))
-    intervals = bootstrap_intervals(resampled, parents, num_resamplings, seed)
-    area, precision_positive, precision_negative, balanced = (
-        Estimate(value, interval) for value, interval in zip(point, intervals, strict=True)
-    )
-    groups = _by_group(positive, p, called, references, reference_names)
-    bins = metrics.reliability(positive, p)
+    estimates = iter(bootstrap(resampled, parents, num_resamplings, seed))
+    area, precision_positive, precision_negative = (next(estimates) for _ in range(3))
+    counts = metrics.confusion(positive, called)
+    measured = tuple(measure_groups(positive, p, called, kind) for kind in groups)
+    empty, full = controls(next(kind for kind in measured if kind.name == "sample"))
+    scores = ScoreCounts.of(positive, p)
     return Metrics(
         positive_label=labels[1],
         negative_label=labels[0],
@@ -223,77 +283,70 @@ def measure(
         auroc=area,
         auprc_positive=precision_positive,
         auprc_negative=precision_negative,
-        threshold_cl=threshold_cl,
-        confusion=counts,
-        balanced_accuracy=balanced,
-        tpr=Estimate(counts.tpr, wilson(counts.tp, counts.tp + counts.fn)),
-        fpr=Estimate(counts.fpr, wilson(counts.fp, counts.fp + counts.tn)),
-        callable_shares={precision: metrics.callable_share(curve, precision) for precision in PRECISIONS},
-        ece=metrics.expected_calibration_error(bins),
-        brier=metrics.brier(positive, p),
-        reliability=bins,
-        references=groups,
-        worst_reference=_worst(groups),
+        callable_shares={precision: _share(next(estimates), len(p)) for precision in PRECISIONS},
+        calls=_calls(threshold_cl, counts, [next(estimates) for _ in _CALL_FIGURES]),
+        calibratedness=Calibratedness(next(estimates), next(estimates), metrics.reliability(positive, p)),
+        uncalibrated=None
+        if uncalibrated is None
+        else Calibratedness(next(estimates), next(estimates), metrics.reliability(positive, uncalibrated)),
+        thresholds=sweep(scores, target_fpr),
+        score_counts=scores,
+        groupings=measured,
+        empty_control=empty,
+        full_control=full,
     )
 
 
-def _by_group(
-    positive: Bools, p: Floats, called: Bools, codes: NDArray[np.int64], names: Sequence[str]
-) -> tuple[GroupMetrics, ...]:
-    # Sorted once: a mask per reference would cost reads x references.
-    order = np.argsort(codes, kind="stable")
-    starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
-    groups = []
-    for rows in np.split(order, starts[1:]) if len(order) else []:
-        counts = metrics.confusion(positive[rows], called[rows])
-        right = counts.tp + counts.tn
-        area = metrics.auroc(Ranking(positive[rows], p[rows]).curve())
-        groups.append(
-            GroupMetrics(
-                name=names[int(codes[rows[0]])],
-                num_reads=len(rows),
-                num_positive=int(positive[rows].sum()),
-                auroc=Estimate(area, auroc_interval(positive[rows], p[rows])),
-                accuracy=Estimate(counts.accuracy, wilson(right, len(rows))),
-                balanced_accuracy=counts.balanced_accuracy,
-            )
-        )
-    return tuple(sorted(groups, key=lambda group: group.name))
+_CALL_FIGURES = ("balanced_accuracy", "mcc", "f1", "tpr", "fpr", "precision")
 
 
-def _worst(groups: Sequence[GroupMetrics]) -> str | None:
-    judged = [
-        (group.auroc.value, group.name)
-        for group in groups
-        if group.auroc.value is not None
-        and min(group.num_positive, group.num_reads - group.num_positive) >= MIN_GROUP_READS
-    ]
-    return min(judged)[1] if judged else None
+def _call_figures(positive: Bools, called: Bools, weights: Floats) -> tuple[float | None, ...]:
+    counts = metrics.confusion(positive, called, weights)
+    return tuple(getattr(counts, name) for name in _CALL_FIGURES)
 
 
-def _plain(estimate: Estimate) -> dict[str, Any]:
-    interval = estimate.interval
-    return {"value": estimate.value, "interval": None if interval is None else [interval.low, interval.high]}
+def _calibration_figures(positive: Bools, p: Floats, weights: Floats) -> tuple[float | None, float | None]:
+    return metrics.expected_calibration_error(positive, p, weights), metrics.brier(positive, p, weights)
 
 
-def _plain_group(group: GroupMetrics) -> dict[str, Any]:
-    return {
-        "name": group.name,
-        "num_reads": group.num_reads,
-        "num_positive": group.num_positive,
-        "auroc": _plain(group.auroc),
-        "accuracy": _plain(group.accuracy),
-        "balanced_accuracy": group.balanced_accuracy,
-    }
+def bootstrap(
+    measured: Callable[[Floats], tuple[float | None, ...]],
+    parents: NDArray[np.int64],
+    num_resamplings: int,
+    seed: int,
+) -> list[Estimate]:
+    """Return figures of all reads, with intervals from resampled parent reads.
+
+    :param measured: the figures under weights of the reads, see :func:`leech.evaluation.intervals.bootstrap_intervals`.
+    """
+    values = measured(np.ones(len(parents)))
+    intervals = bootstrap_intervals(measured, parents, num_resamplings, seed)
+    return [Estimate(value, interval) for value, interval in zip(values, intervals, strict=True)]
 
 
-def _cell(value: float | None) -> str:
-    return "" if value is None else f"{value:.3f}"
+def measure_calls(
+    positive: Bools, p: Floats, threshold_cl: int, parents: NDArray[np.int64], num_resamplings: int, seed: int
+) -> Calls:
+    """Measure the calls at one threshold; parameters as of :func:`measure`."""
+    called = metrics.called_positive(p, threshold_cl)
+    figures = bootstrap(lambda weights: _call_figures(positive, called, weights), parents, num_resamplings, seed)
+    return _calls(threshold_cl, metrics.confusion(positive, called), figures)
 
 
-def _cells(estimate: Estimate) -> tuple[str, str]:
-    return _cell(estimate.value), _span(estimate.interval)
+def _calls(threshold_cl: int, counts: Confusion, figures: Sequence[Estimate]) -> Calls:
+    balanced, mcc, f1, tpr, fpr, precision = figures
+    return Calls(
+        threshold_cl=threshold_cl,
+        confusion=counts,
+        balanced_accuracy=balanced,
+        mcc=mcc,
+        f1=f1,
+        tpr=_share(tpr, counts.tp + counts.fn),
+        fpr=_share(fpr, counts.fp + counts.tn),
+        precision=_share(precision, counts.tp + counts.fp),
+    )
 
 
-def _span(interval: Interval | None) -> str:
-    return "" if interval is None else f"{interval.low:.3f}-{interval.high:.3f}"
+def _share(estimate: Estimate, num_reads: float) -> Estimate:
+    interval: Interval | None = share_interval(estimate.interval, estimate.value, num_reads)
+    return Estimate(estimate.value, interval)

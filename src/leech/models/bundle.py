@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -19,6 +20,7 @@ from leech.config import build, to_mapping
 from leech.console import Table
 from leech.data.recipe import Recipe
 from leech.errors import ConfigError, InputError, LeechError, MismatchError
+from leech.models.calibration import Calibration
 from leech.provenance import digest_of, read_description
 
 if TYPE_CHECKING:
@@ -37,15 +39,61 @@ _DAMAGED = "The folder was edited or damaged; use the original model."
 
 
 @dataclass(frozen=True)
+class Figure:
+    """A measured share with its 95 % interval; None where the reads do not define it."""
+
+    value: float | None
+    interval: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Achieved:
+    """Calls at an operating point on one split of a corpus.
+
+    :ivar tpr: share of positive reads called positive; ``fpr`` likewise of negative reads.
+    :ivar precision: of positive calls, at the prevalence of these reads.
+    """
+
+    num_reads: int
+    num_positive: int
+    tp: int
+    fp: int
+    tn: int
+    fn: int
+    tpr: Figure
+    fpr: Figure
+    precision: Figure
+    balanced_accuracy: Figure
+    mcc: Figure
+    f1: Figure
+
+
+@dataclass(frozen=True)
 class OperatingPoint:
-    """Where a score becomes a call: positive from this ``cl`` on; ``source`` says who chose it."""
+    """Where a score becomes a call: positive from this ``cl`` on.
+
+    :ivar source: who chose it: ``default``, or the target that was to be met on the calibration split.
+    :ivar target: that target, such as ``{"fpr": 0.02}``; None where there was none.
+    :ivar achieved: figures at this threshold by split (``calibration``, where it was chosen, and ``test``); None where it was
+        not measured.
+    """
 
     threshold_cl: int = DEFAULT_THRESHOLD_CL
     source: str = "default"
+    target: dict[str, float] | None = None
+    achieved: dict[str, Achieved] | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.threshold_cl <= 255:
             raise ValueError(f"threshold_cl {self.threshold_cl} must lie between 1 and 255")
+        if self.target is not None and (
+            len(self.target) != 1 or not set(self.target) <= {"fpr", "precision", "recall"}
+        ):
+            raise ValueError(f"target {self.target} must name one of fpr, precision and recall")
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return plain types, ready for JSON; what there is none of is left out."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +103,7 @@ class ModelBundle:
     :ivar labels: [negative, positive].
     :ivar training: how it was trained: epoch, step, validation metrics, corpus digest.
     :ivar stamp: provenance.
+    :ivar calibration: makes probabilities of raw logits; None where the model is not calibrated.
     """
 
     spec: ArchitectureSpec
@@ -63,6 +112,7 @@ class ModelBundle:
     training: Mapping[str, Any]
     stamp: Mapping[str, Any]
     operating_point: OperatingPoint = OperatingPoint()
+    calibration: Calibration | None = None
 
     @property
     def threshold_cl(self) -> int:
@@ -94,7 +144,7 @@ class _Document:
     labels: tuple[str, str]
     positive_label: str
     operating_point: OperatingPoint
-    calibration: None
+    calibration: Calibration | None
     training: dict[str, Any]
     digest: str
     stamp: dict[str, Any] = field(default_factory=dict)
@@ -105,11 +155,11 @@ class _Document:
 
 
 def _digest(content: Mapping[str, Any], weights: bytes) -> str:
-    """Return the digest of all that decides a probability and its meaning.
+    """Return the digest of all that decides a raw logit and its meaning.
 
     Weights of another network of the same shape fit, and so does the same network with its features in another order, or
-    with its labels exchanged: names and shapes alone would not tell. The operating point is not part of it, being a choice
-    that may be made again.
+    with its labels exchanged: names and shapes alone would not tell. Calibration and operating point are not part of it, being
+    choices that may be made again.
     """
     decisive = {name: content[name] for name in ("architecture", "recipe_digest", "labels")}
     return digest_of({**decisive, "weights": hashlib.sha256(weights).hexdigest()})
@@ -131,12 +181,37 @@ def save_bundle(bundle: ModelBundle, network: nn.Module, folder: Path) -> None:
         "recipe_digest": bundle.recipe.digest(),
         "labels": list(bundle.labels),
         "positive_label": bundle.positive_label,
-        "operating_point": vars(bundle.operating_point),
-        "calibration": None,
+        **_choices(bundle.calibration, bundle.operating_point),
         "training": dict(bundle.training),
     }
     document |= {"digest": _digest(document, weights), "stamp": dict(bundle.stamp)}
     (folder / DESCRIPTION).write_text(json.dumps(document, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def _choices(calibration: Calibration | None, operating_point: OperatingPoint) -> dict[str, Any]:
+    """Return what of ``model.json`` may be chosen again without training."""
+    return {
+        "operating_point": operating_point.to_mapping(),
+        "calibration": None if calibration is None else to_mapping(calibration),
+    }
+
+
+def copy_bundle(
+    model: Path, folder: Path, *, calibration: Calibration | None, operating_point: OperatingPoint
+) -> ModelBundle:
+    """Write a model again into an existing, empty folder, with everything beside it and with these choices.
+
+    :returns: the bundle as it reads now.
+    :raises InputError: as :func:`read_bundle`, or files that cannot be copied.
+    """
+    _, content = _read(model)
+    try:
+        shutil.copytree(model, folder, dirs_exist_ok=True)
+    except shutil.Error as error:
+        raise InputError(f"Cannot copy model '{model}': {error.args[0][0][2]}.") from error
+    content |= _choices(calibration, operating_point)
+    (folder / DESCRIPTION).write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    return read_bundle(folder)
 
 
 def read_bundle(folder: Path) -> ModelBundle:
@@ -180,6 +255,7 @@ def _read(folder: Path) -> tuple[ModelBundle, dict[str, Any]]:
         training=document.training,
         stamp=document.stamp,
         operating_point=document.operating_point,
+        calibration=document.calibration,
     )
     return bundle, content
 
@@ -247,7 +323,7 @@ class ModelDescription:
             "parameters": {**self.parameters, "total": sum(self.parameters.values())},
             "labels": list(bundle.labels),
             "positive_label": bundle.positive_label,
-            "operating_point": vars(bundle.operating_point),
+            **_choices(bundle.calibration, bundle.operating_point),
             "recipe": to_mapping(bundle.recipe),
             "recipe_digest": bundle.recipe.digest(),
             "training": dict(bundle.training),
@@ -262,6 +338,8 @@ class ModelDescription:
             ("architecture", f"{bundle.spec.name}: {bundle.spec.description}"),
             ("labels", f"{bundle.labels[0]} (negative), {bundle.labels[1]} (positive)"),
             ("called positive", f"cl >= {bundle.threshold_cl} ({bundle.operating_point.source})"),
+            *_achieved_rows(bundle.operating_point),
+            ("calibration", "none" if bundle.calibration is None else bundle.calibration.describe()),
             ("parameters", str(sum(self.parameters.values()))),
             *((f"  {name}", str(number)) for name, number in self.parameters.items()),
         ]
@@ -272,6 +350,16 @@ class ModelDescription:
             Table(title="Recipe of its chunks", columns=("option", "value"), rows=recipe),
             Table(title="Training", columns=("what", "value"), rows=training),
         ]
+
+
+def _achieved_rows(point: OperatingPoint) -> list[tuple[str, str]]:
+    """Return one row per split that the operating point was measured on."""
+    rows = []
+    for split, achieved in (point.achieved or {}).items():
+        rates = {"TPR": achieved.tpr.value, "FPR": achieved.fpr.value}
+        told = [f"{name} {value:.3f}" for name, value in rates.items() if value is not None]
+        rows.append((f"  on the {split} split", ", ".join([*told, f"{achieved.num_reads} reads"])))
+    return rows
 
 
 def describe(folder: Path) -> ModelDescription:

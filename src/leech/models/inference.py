@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 from torch import nn
 
 from leech.errors import LeechError
+from leech.models.calibration import sigmoid
 
 if TYPE_CHECKING:
     from leech.data.batches import Inputs
+    from leech.models.calibration import Calibration
 
 
 def charging_likelihood(probability: NDArray[np.float64]) -> NDArray[np.uint8]:
@@ -35,16 +37,15 @@ def probabilities(logits: NDArray[np.float64]) -> NDArray[np.float64]:
     return sigmoid(logits[:, 0]) if logits.shape[1] == 1 else softmax(logits)
 
 
+def positive_probability(logits: NDArray[np.float64], calibration: Calibration | None) -> NDArray[np.float64]:
+    """Return P(positive) of raw logits (n,) of one output, calibrated where there is a calibration."""
+    return sigmoid(logits) if calibration is None else calibration.apply(logits)
+
+
 def softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return class probabilities (n, K) of raw logits (n, K)."""
     shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
     return np.asarray(shifted / shifted.sum(axis=1, keepdims=True))
-
-
-def sigmoid(logits: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return 1 / (1 + exp(-x)) without overflow."""
-    # tanh saturates where exp would overflow.
-    return np.asarray(0.5 * (1 + np.tanh(0.5 * logits)))
 
 
 class Predictor:
@@ -81,6 +82,9 @@ class Predictor:
         assert len(result) == len(inputs.signal)
         return np.asarray(result)
 
-    def positive_probability(self, inputs: Inputs) -> NDArray[np.float64]:
-        """Return P(positive) of each chunk by a network with one logit, float64 (n,)."""
-        return probabilities(self.logits(inputs)[:, :1])
+    def positive_probability(self, inputs: Inputs, calibration: Calibration | None) -> NDArray[np.float64]:
+        """Return P(positive) of each chunk by a network with one logit, float64 (n,).
+
+        :param calibration: the model's own; None gives the raw probabilities. Without a default, so that none is forgotten.
+        """
+        return positive_probability(self.logits(inputs)[:, 0], calibration)

@@ -116,11 +116,11 @@ def _time_on_rank(world: World, config: BenchmarkConfig, data: Path) -> Benchmar
     corpus, spec = Corpus.open(data), load_architecture(config.model)
     states = examine(corpus, _some_label(corpus))
     settings = TrainConfig(
-        model=config.model, batch_size=config.batch_size, grad_accum=config.grad_accum, device=config.device
+        model=config.model, batch_size=config.batch_size, grad_accum=config.grad_accum, seed=config.seed
     )
     started = time.perf_counter()
     with reproducible(world.device):
-        network = build_network(spec, corpus.recipe, seed=0)
+        network = build_network(spec, corpus.recipe, seed=config.seed)
         task = ClassificationTask(corpus, states, network, spec.features, settings)
         plan = make_plan(task.num_rows, settings)
         stepper = Stepper(task, settings, plan.num_steps, world)

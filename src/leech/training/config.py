@@ -106,4 +106,5 @@ class BenchmarkConfig:
     batch_size: int = knob(512, minimum=1, maximum=65536, help="Chunks per step, over all GPUs together.")
     grad_accum: int = knob(1, minimum=1, help="Pieces that each GPU takes its share of a batch in.")
     steps: int = knob(20, minimum=1, help="Steps to time, after three that warm up.")
+    seed: int = knob(0, minimum=0, help="Seed of the first weights and the order of the chunks.")
     device: Literal["auto", "cpu", "cuda"] = knob("auto", help="Where to compute; 'auto' is a GPU where there is one.")

@@ -36,7 +36,6 @@ _TRUNCATED = 0.2
 """Share of molecules that lack some of their 5' end."""
 
 _INDEL_FIT_MOLECULES = 1000
-_DRAWN_AT_ONCE = 100
 
 
 @dataclass(frozen=True)
@@ -91,6 +90,25 @@ class Molecules:
         return used
 
 
+@dataclass(frozen=True)
+class _Bases:
+    """Molecules without their signal; arrays by base are flat, as in ``Molecules``.
+
+    :ivar expected: levels of the uncharged state.
+    :ivar level: levels of this very molecule.
+    :ivar bent: int64 (num_molecules, 8), places in the flat arrays of the bases that an amino acid bends.
+    """
+
+    first: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+    codes: NDArray[np.uint8]
+    expected: NDArray[np.float64]
+    level: NDArray[np.float64]
+    dwell: NDArray[np.int64]
+    speed: NDArray[np.float64]
+    bent: NDArray[np.int64]
+
+
 class Pore:
     """Draws molecules of one design.
 
@@ -109,6 +127,45 @@ class Pore:
         self, generator: np.random.Generator, references: NDArray[np.int64], charged: NDArray[np.bool_]
     ) -> Molecules:
         """Draw one molecule per number of a reference."""
+        bases = self._draw_bases(generator, references, charged)
+        trace = _draw_signal(generator, bases)
+        return Molecules(
+            references=references,
+            charged=charged,
+            first=bases.first,
+            base_offsets=bases.offsets,
+            codes=bases.codes,
+            dwell=bases.dwell,
+            sample_offsets=trace.sample_offsets,
+            leader=trace.leader,
+            signal=trace.signal,
+            speed=bases.speed,
+            signal_logit=self._judge(references, bases, trace.bent_means),
+        )
+
+    def draw_logits(
+        self, generator: np.random.Generator, references: NDArray[np.int64], charged: NDArray[np.bool_]
+    ) -> NDArray[np.float64]:
+        """Draw the oracle's scores of molecules without their signal, of which the score needs a few means only."""
+        bases = self._draw_bases(generator, references, charged)
+        spread = _NOISE_SD / np.sqrt(bases.dwell[bases.bent])
+        return self._judge(references, bases, bases.level[bases.bent] + generator.normal(0, spread))
+
+    def _judge(
+        self, references: NDArray[np.int64], bases: _Bases, bent_means: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        return oracle_logit(
+            bases.expected[bases.bent],
+            bent_means,
+            bases.dwell[bases.bent],
+            (_MEAN_DWELL - MIN_DWELL) / bases.speed,
+            self._adduct_levels[references],
+            self._adduct_log_dwells[references],
+        )
+
+    def _draw_bases(
+        self, generator: np.random.Generator, references: NDArray[np.int64], charged: NDArray[np.bool_]
+    ) -> _Bases:
         number = len(references)
         variants = generator.integers(0, 4, number)
         first = np.where(
@@ -117,41 +174,24 @@ class Pore:
         templates = [
             self._template(*key) for key in zip(references.tolist(), variants.tolist(), charged.tolist(), strict=True)
         ]
-        codes, expected = (
+        codes, levels = (
             [template[part][start:] for template, start in zip(templates, first.tolist(), strict=True)]
             for part in (0, 1)
         )
         offsets = np.append(0, np.cumsum([len(part) for part in codes]))
-        levels = np.concatenate(expected).astype(np.float64)
+        expected = np.concatenate(levels).astype(np.float64)
         # K-mers that would reach beyond a molecule's 5' end.
-        levels[offsets[:-1, None] + np.arange(self._design.centre)] = 0.0
+        expected[offsets[:-1, None] + np.arange(self._design.centre)] = 0.0
         speed = np.exp(generator.normal(0, _SPEED_SD, number)) * np.where(charged, self._speed_charged, 1.0)
         bent = (offsets[:-1] + self.junctions[references] - first)[:, None] + ADDUCT_OFFSETS
-        adduct_level, adduct_log_dwell = self._adduct_levels[references], self._adduct_log_dwells[references]
         # How strongly an amino acid shows differs from read to read.
         strength = (charged * np.exp(generator.normal(0, _HETEROGENEITY_SD, number)))[:, None]
-        mean_extra = (_MEAN_DWELL - MIN_DWELL) / speed
-        mean_dwell = np.repeat(mean_extra, np.diff(offsets))
-        mean_dwell[bent] *= np.exp(strength * adduct_log_dwell)
+        mean_dwell = np.repeat((_MEAN_DWELL - MIN_DWELL) / speed, np.diff(offsets))
+        mean_dwell[bent] *= np.exp(strength * self._adduct_log_dwells[references])
         dwell = MIN_DWELL + np.rint(generator.gamma(_DWELL_SHAPE, mean_dwell / _DWELL_SHAPE)).astype(np.int64)
-        level = levels + generator.normal(0, _LEVEL_JITTER_SD, len(levels))
-        level[bent] += strength * adduct_level
-        trace = _draw_signal(generator, offsets, level, dwell, bent)
-        return Molecules(
-            references=references,
-            charged=charged,
-            first=first,
-            base_offsets=offsets,
-            codes=np.concatenate(codes),
-            dwell=dwell,
-            sample_offsets=trace.sample_offsets,
-            leader=trace.leader,
-            signal=trace.signal,
-            speed=speed,
-            signal_logit=oracle_logit(
-                levels[bent], trace.bent_means, dwell[bent], mean_extra, adduct_level, adduct_log_dwell
-            ),
-        )
+        level = expected + generator.normal(0, _LEVEL_JITTER_SD, len(expected))
+        level[bent] += strength * self._adduct_levels[references]
+        return _Bases(first, offsets, np.concatenate(codes), expected, level, dwell, speed, bent)
 
     def _template(self, reference: int, variant: int, charged: bool) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
         """Return base codes and expected levels of a whole molecule; levels of k-mers that overhang are 0."""
@@ -174,17 +214,12 @@ class _Trace:
     bent_means: NDArray[np.float64]
 
 
-def _draw_signal(
-    generator: np.random.Generator,
-    offsets: NDArray[np.int64],
-    level: NDArray[np.float64],
-    dwell: NDArray[np.int64],
-    bent: NDArray[np.int64],
-) -> _Trace:
-    """Draw the samples of molecules whose bases have these levels and dwells.
+def _draw_signal(generator: np.random.Generator, bases: _Bases) -> _Trace:
+    """Draw the samples of molecules.
 
     In time, a molecule is a row of segments: a leader, its bases from the last to the first, and a tail.
     """
+    offsets, level, dwell, bent = bases.offsets, bases.level, bases.dwell, bases.bent
     number, lengths = len(offsets) - 1, np.diff(offsets)
     borders = offsets + 2 * np.arange(number + 1)
     segment = np.repeat(borders[:-1] + lengths + offsets[:-1], lengths) - np.arange(len(level))
@@ -293,5 +328,4 @@ class IndelModel:
 def _logits(pore: Pore, charged: bool) -> NDArray[np.float64]:
     generator = np.random.default_rng([_INDEL_FIT_MOLECULES, charged])
     references = np.arange(_INDEL_FIT_MOLECULES) % len(pore.junctions)
-    parts = np.split(references, range(_DRAWN_AT_ONCE, len(references), _DRAWN_AT_ONCE))
-    return np.concatenate([pore.draw(generator, part, np.full(len(part), charged)).signal_logit for part in parts])
+    return pore.draw_logits(generator, references, np.full(_INDEL_FIT_MOLECULES, charged))

@@ -10,13 +10,9 @@ from __future__ import annotations
 
 import json
 import mmap
-import multiprocessing
 import os
 import uuid
-from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +32,7 @@ from leech.data.simulate.molecules import CALIBRATION_OFFSET, CALIBRATION_SCALE,
 from leech.data.simulate.nuisances import USED
 from leech.data.simulate.oracle import ScoreHistogram
 from leech.data.simulate.tally import Tally
+from leech.data.workers import WorkerDiedError, spread
 from leech.errors import LeechError
 from leech.provenance import Stamp, atomic_folder
 
@@ -358,23 +355,19 @@ def _blocks(config: SimulateConfig, design: Design, indels: IndelModel) -> Itera
         maker = BlockMaker(config, design, indels)
         yield from map(maker.make, numbers)
         return
-    # A fresh interpreter per worker: a fork would copy locked mutexes of the threads that run here.
-    context = multiprocessing.get_context("spawn")
-    waiting: deque[Future[Block]] = deque()
-    pool = ProcessPoolExecutor(
-        workers, mp_context=context, initializer=_start_worker, initargs=(config, design, indels)
-    )
+    tasks = ((None, number) for number in numbers)
     try:
-        for number in numbers:
-            waiting.append(pool.submit(_make_in_worker, number))
-            if len(waiting) > _BLOCKS_AHEAD * workers:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-    except BrokenProcessPool as error:
+        for _, block in spread(
+            _make_in_worker,
+            tasks,
+            workers,
+            ahead=_BLOCKS_AHEAD,
+            start=_start_worker,
+            arguments=(config, design, indels),
+        ):
+            yield block
+    except WorkerDiedError as error:
         raise LeechError(
-            "A worker process died before its reads were made, so the library would be incomplete.",
+            "A worker process died before its reads were made, so the library would be incomplete; nothing was kept.",
             hint="It was killed, most often for want of memory; run again with fewer --workers.",
         ) from error
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)

@@ -1,0 +1,214 @@
+"""Scores read by read as a TSV: what ``leech eval test --scores`` writes and ``leech eval compare`` reads.
+
+Hides: columns, number formats and gzip. Belongs here: the file; what is made of scores lies in ``evaluate.py`` and
+``compare.py``. Invariants: one row per scored chunk, in the order of the corpus; numbers read back as they were; an empty
+cell is what is not known.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from leech.data.corpus import Corpus
+from leech.errors import ConfigError, InputError
+from leech.evaluation.groups import JUNCTION_STRATA
+from leech.evaluation.metrics import Floats
+
+COLUMNS = (
+    "read_id",
+    "parent_id",
+    "reference",
+    "flow_cell",
+    "run",
+    "sample",
+    "junction",
+    "label",
+    "positive_label",
+    "p",
+    "p_uncalibrated",
+    "cl",
+    "call",
+)
+
+
+@dataclass(frozen=True)
+class ReadScores:
+    """Scored reads of one model.
+
+    :ivar read_ids: as text, one per read.
+    :ivar parent_ids: of their POD5 reads.
+    :ivar references: names.
+    :ivar labels: names of their true labels.
+    :ivar positive_label: whose probability ``p`` is.
+    :ivar p: probability of the positive label, float64 (n,).
+    :ivar likelihood: ``cl``, uint8 (n,).
+    :ivar calls: names of the labels that were called.
+    """
+
+    read_ids: list[str]
+    parent_ids: list[str]
+    references: list[str]
+    labels: list[str]
+    positive_label: str
+    p: Floats
+    likelihood: NDArray[np.uint8]
+    calls: list[str]
+
+    def __len__(self) -> int:
+        return len(self.read_ids)
+
+    def take(self, places: NDArray[np.int64]) -> ReadScores:
+        """Return some of the reads, in the order of ``places``."""
+        chosen = places.tolist()
+        return ReadScores(
+            read_ids=[self.read_ids[place] for place in chosen],
+            parent_ids=[self.parent_ids[place] for place in chosen],
+            references=[self.references[place] for place in chosen],
+            labels=[self.labels[place] for place in chosen],
+            positive_label=self.positive_label,
+            p=self.p[places],
+            likelihood=self.likelihood[places],
+            calls=[self.calls[place] for place in chosen],
+        )
+
+
+def require_tsv(path: Path) -> None:
+    """Refuse a name that promises another format than TSV, plain or gzip.
+
+    :raises ConfigError: naming what can be written.
+    """
+    if not path.name.endswith((".tsv", ".tsv.gz")):
+        what = "Parquet is not written by this version of leech" if path.suffix == ".parquet" else "Scores are a TSV"
+        raise ConfigError(
+            f"{what}: '{path}' must end in .tsv or .tsv.gz.", hint="Any data frame library reads a TSV, gzip or not."
+        )
+
+
+def read_scores(
+    corpus: Corpus, rows: NDArray[np.int64], p: Floats, labels: tuple[str, str], threshold_cl: int
+) -> ReadScores:
+    """Put names to scored rows of a corpus.
+
+    :param labels: names of the negative and of the positive label.
+    """
+    from leech.models.inference import charging_likelihood, is_positive
+
+    columns = corpus.gather(rows, ["read_id", "parent_id", "reference", "label"])
+    likelihood = charging_likelihood(p)
+    return ReadScores(
+        read_ids=_texts(columns["read_id"]),
+        parent_ids=_texts(columns["parent_id"]),
+        references=[corpus.categories["reference"][code] for code in columns["reference"].tolist()],
+        labels=[corpus.labels[code] for code in columns["label"].tolist()],
+        positive_label=labels[1],
+        p=p,
+        likelihood=likelihood,
+        calls=[labels[int(side)] for side in is_positive(likelihood, threshold_cl)],
+    )
+
+
+def _texts(ids: NDArray[np.uint8]) -> list[str]:
+    content = ids.tobytes()
+    return [str(uuid.UUID(bytes=content[start : start + 16])) for start in range(0, len(content), 16)]
+
+
+def write_scores(
+    path: Path, name: Path, scores: ReadScores, corpus: Corpus, rows: NDArray[np.int64], uncalibrated: Floats | None
+) -> None:
+    """Write scored rows of a corpus.
+
+    :param path: where to write; gzip where ``name``, the final one, says so.
+    :param uncalibrated: probabilities before calibration; None leaves the column empty.
+    """
+    columns = corpus.gather(rows, ["flow_cell", "run", "sample", "junction_indel"])
+    named = {
+        key: [corpus.categories[key][code] for code in columns[key].tolist()] for key in ("flow_cell", "run", "sample")
+    }
+    raw = [""] * len(rows) if uncalibrated is None else [repr(value) for value in uncalibrated.tolist()]
+    with open_table(path, name) as file:
+        table = csv.writer(file, delimiter="\t", lineterminator="\n")
+        table.writerow(COLUMNS)
+        table.writerows(
+            zip(
+                scores.read_ids,
+                scores.parent_ids,
+                scores.references,
+                named["flow_cell"],
+                named["run"],
+                named["sample"],
+                [JUNCTION_STRATA[code] for code in columns["junction_indel"].tolist()],
+                scores.labels,
+                [scores.positive_label] * len(rows),
+                map(repr, scores.p.tolist()),
+                raw,
+                scores.likelihood.tolist(),
+                scores.calls,
+                strict=True,
+            )
+        )
+
+
+@contextmanager
+def open_table(path: Path, name: Path) -> Iterator[TextIO]:
+    """Open a text file to write, gzip where ``name`` ends in ``.gz``; its bytes depend on the rows alone."""
+    if name.suffix != ".gz":
+        with path.open("w", encoding="utf-8", newline="") as plain:
+            yield plain
+        return
+    with (
+        path.open("wb") as raw,
+        gzip.GzipFile(filename="", mode="wb", fileobj=raw, compresslevel=6, mtime=0) as packed,
+        io.TextIOWrapper(packed, encoding="utf-8", newline="") as text,
+    ):
+        yield text
+
+
+def load_scores(path: Path) -> ReadScores:
+    """Read a table of scores.
+
+    :raises InputError: unreadable, a column missing, a cell that is no number, or a file without reads.
+    """
+    wanted = ("read_id", "parent_id", "reference", "label", "positive_label", "p", "cl", "call")
+    try:
+        opener = gzip.open if path.suffix == ".gz" else open
+        with opener(path, "rt", encoding="utf-8", newline="") as file:
+            table = csv.DictReader(file, delimiter="\t")
+            missing = [name for name in wanted if name not in (table.fieldnames or [])]
+            if missing:
+                raise InputError(
+                    f"Scores '{path}' have no column '{missing[0]}'.",
+                    hint="Give a file that 'leech eval test --scores' wrote, or a model folder.",
+                )
+            rows = [tuple(row[name] for name in wanted) for row in table]
+    except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"Cannot read scores '{path}': {error}.") from error
+    if not rows:
+        raise InputError(f"Scores '{path}' hold no read.")
+    read_ids, parent_ids, references, labels, positive, p, likelihood, calls = (
+        list(column) for column in zip(*rows, strict=True)
+    )
+    if len(set(positive)) != 1:
+        raise InputError(
+            f"Scores '{path}' are of several positive labels: {', '.join(sorted(map(str, set(positive))))}."
+        )
+    try:
+        numbers = (
+            np.array([float(value) for value in p]),
+            np.array([int(value) for value in likelihood], dtype=np.uint8),
+        )
+    except (ValueError, TypeError, OverflowError) as error:
+        raise InputError(f"Scores '{path}': {error}, in column 'p' or 'cl'.") from error
+    if not ((numbers[0] >= 0) & (numbers[0] <= 1)).all():
+        raise InputError(f"Scores '{path}': column 'p' holds a number that is no probability.")
+    return ReadScores(read_ids, parent_ids, references, labels, positive[0], *numbers, calls)

@@ -1,0 +1,80 @@
+"""From a network's raw logit to a probability that is right as often as it says.
+
+Hides: the forms that a calibration can take. Belongs here: the numbers in ``model.json`` and what they do to a logit; they
+are fitted in ``evaluation/fit.py``, and whether they are kept is decided in ``evaluation/calibrate.py``. Invariants: plain
+numbers and no torch; never decreasing in the logit, so no two reads change places; the result lies in [0, 1] and is
+finite for every finite logit.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Method = Literal["temperature", "platt", "isotonic"]
+
+METHODS: tuple[Method, ...] = ("temperature", "platt", "isotonic")
+"""From the fewest numbers to the most."""
+
+
+def sigmoid(logits: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return 1 / (1 + exp(-x)) without overflow."""
+    # tanh saturates where exp would overflow.
+    return np.asarray(0.5 * (1 + np.tanh(0.5 * logits)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibration:
+    """A calibration of one logit, and what it was fitted on.
+
+    ``temperature`` is ``sigmoid(scale * logit)`` with scale = 1 / temperature, ``platt`` is ``sigmoid(scale * logit +
+    offset)``, ``isotonic`` joins ``knots`` by straight lines and is constant outside them.
+
+    :ivar knots: (logit, probability), logits ascending.
+    :ivar num_reads: of the calibration split.
+    :ivar prevalence: share of them that is positive; probabilities are right at this prevalence.
+    :ivar corpus_digest: of the corpus that they are in.
+    """
+
+    method: Method
+    scale: float = 1.0
+    offset: float = 0.0
+    knots: tuple[tuple[float, float], ...] = ()
+    num_reads: int = 0
+    prevalence: float | None = None
+    corpus_digest: str = ""
+
+    def __post_init__(self) -> None:
+        numbers = [self.scale, self.offset, *(number for knot in self.knots for number in knot)]
+        if not all(map(math.isfinite, numbers)):
+            raise ValueError("a calibration consists of finite numbers")
+        if self.scale <= 0:
+            raise ValueError(f"calibration scale {self.scale} must be above 0: it would turn every call around")
+        if (self.method == "isotonic") != bool(self.knots):
+            raise ValueError(f"calibration '{self.method}' has {len(self.knots)} knots")
+        logits, levels = [knot[0] for knot in self.knots], [knot[1] for knot in self.knots]
+        ascending = all(low < high for low, high in pairwise(logits))
+        rising = all(low <= high for low, high in pairwise(levels))
+        if not ascending or not rising or not all(0 <= level <= 1 for level in levels):
+            raise ValueError("knots of a calibration rise from left to right, with probabilities between 0 and 1")
+
+    def apply(self, logits: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return P(positive) of raw logits of any shape, float64."""
+        logits = np.asarray(logits, dtype=np.float64)
+        if self.knots:
+            places, levels = np.array(self.knots).T
+            return np.asarray(np.interp(logits, places, levels), dtype=np.float64)
+        return sigmoid(self.scale * logits + self.offset)
+
+    def describe(self) -> str:
+        """Return the calibration in words."""
+        if self.method == "temperature":
+            return f"temperature {1 / self.scale:.3g}"
+        if self.method == "platt":
+            return f"Platt, scale {self.scale:.3g} and offset {self.offset:.3g}"
+        return f"isotonic, {len(self.knots)} knots"
