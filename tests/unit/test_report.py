@@ -22,7 +22,8 @@ from leech.data.portrait import portray, rows_of_read
 from leech.errors import ConfigError, InputError
 from leech.evaluation.config import ReportConfig
 from leech.evaluation.report.charts import Axes, Line, curves, dot, heat_map, shorten
-from leech.evaluation.report.results import read_metrics, read_samples, read_scores
+from leech.evaluation.report.results import calls_by_read, read_metrics, read_samples, read_scores
+from leech.evaluation.report.signal import view_by_call
 from leech.evaluation.report.write import report
 from leech.provenance import Stamp
 
@@ -88,7 +89,8 @@ class Page(HTMLParser):
 
 def put_table(path, columns, rows):
     path.parent.mkdir(parents=True, exist_ok=True)
-    with gzip.open(path, "wt", encoding="utf-8") as file:
+    opener = gzip.open if path.suffix == ".gz" else open
+    with opener(path, "wt", encoding="utf-8") as file:
         file.writelines("\t".join(map(str, row)) + "\n" for row in [columns, *rows])
 
 
@@ -178,7 +180,7 @@ def test_samples_and_fractions_are_those_of_the_tables(tmp_path):
     downloads = page.downloads()
     # 40 of 120 called; Wilson's interval of 40/120: 0.2553 to 0.4217. 8 of 128 reads on references have no call.
     assert downloads["samples.tsv"][1] == [
-        "one", "135", "40", "80", "8", "0.0625", "0.3333", "0.2553", "0.4217", "200"
+        "one", "0.3333", "0.2553", "0.4217", "40", "80", "8", "0.0625", "135", "200"
     ]  # fmt: skip
     assert downloads["samples.tsv"][1] in page.rows
     charging = {row[1]: row for row in downloads["charging.tsv"]}
@@ -252,8 +254,8 @@ def test_metrics_curves_and_bins_are_those_of_the_file(tmp_path):
     assert rates["1"] == ["1.0000", "1.0000", "0.5000"]
     assert rates["251"] == ["0.0000", "0.0000", ""]
     # 200 // 8 * 8 = 200: no positive there but one at 210 in 208-215.
-    assert ["208", "215", "0", "1"] in downloads["scores.tsv"]
-    assert [row[3:6] for row in downloads["reliability.tsv"]] == [
+    assert ["208", "215", "0", "1"] in downloads["scores-m.tsv"]
+    assert [row[3:6] for row in downloads["reliability-m.tsv"]] == [
         ["reads", "mean_p", "share_positive"],
         ["4", "0.2000", "0.2500"],
     ]
@@ -452,6 +454,38 @@ def test_signal_and_examples_come_from_the_corpus(tmp_path, merged):
     # As many rows as the window has samples.
     assert all(len(page.downloads()[name]) == 1 + RECIPE.num_samples for name in reads)
     assert page.open == []
+
+
+def put_calls(path, corpus, call):
+    """Write scores with the call that ``call(row, label)`` gives for every row of a corpus."""
+    labels = [corpus.labels[code] for code in np.asarray(corpus.column("label"))]
+    rows = [
+        [read_id_of(corpus, row), label, "yes", 200 if call(row, label) == "yes" else 10, call(row, label)]
+        for row, label in enumerate(labels)
+    ]
+    put_table(path, ["read_id", "label", "positive_label", "cl", "call"], rows)
+
+
+def test_signal_is_shown_by_call_beside_truth_where_calls_are_given(tmp_path):
+    levels = {"yes": 40, "no": 25}
+    parts = [write(tmp_path / label, chunks(count, seed=count, label=label)) for label, count in levels.items()]
+    merge(parts, build(MergeConfig, {"positive_label": "yes"}), tmp_path / "m", force=False, stamp=STAMP)
+    corpus = Corpus.open(tmp_path / "m")
+    of_yes = [row for row in range(len(corpus)) if corpus.labels[corpus.column("label")[row]] == "yes"]
+    # Half of the 40 reads of "yes" are called so; of "no" 2 are called wrongly, too few for a mean of their own.
+    wrong = set(of_yes[:20]) | set([row for row in range(len(corpus)) if row not in of_yes][:2])
+    other = {"yes": "no", "no": "yes"}
+    put_calls(tmp_path / "s.tsv", corpus, lambda row, label: other[label] if row in wrong else label)
+    calls = calls_by_read(tmp_path / "s.tsv")
+    seen = view_by_call(corpus, calls, 1000, 0)
+    assert {one.label: one.num_chunks for one in seen.labels} == {
+        "yes, called yes": 20,
+        "yes, called no": 20,
+        "no, called no": 23,
+    }
+    _, page = made(tmp_path, corpus=tmp_path / "m", scores=[tmp_path / "s.tsv"])
+    columns = page.downloads()["dwell-by-call.tsv"][0]
+    assert {f"dwell {one.label}" for one in seen.labels} <= set(columns)
 
 
 def test_training_curves_and_provenance_come_from_the_model(tmp_path):

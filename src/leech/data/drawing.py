@@ -28,6 +28,9 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 LONG_TABLE = 25
 """Tables of more rows than this are folded."""
 
+_LARGEST = 1.35
+"""How many times its own size a drawing is shown at most."""
+
 _SVG_STYLE = "text { font: 12px system-ui, sans-serif; fill: #333 }"
 
 _STYLE = (
@@ -37,7 +40,8 @@ body { font: 15px/1.45 system-ui, sans-serif; color: #222; background: #fff; max
 h1 { font-size: 1.5em } h2 { font-size: 1.15em; margin: 2em 0 .4em } h3 { font-size: 1em; margin: 1.5em 0 .3em }
 table { border-collapse: collapse; font-size: .9em } th, td { padding: .15em .8em .15em 0; text-align: left }
 th { border-bottom: 1px solid #888 } td.number { text-align: right; font-variant-numeric: tabular-nums }
-td { overflow-wrap: anywhere } .key { margin-right: 1.2em; white-space: nowrap; display: inline-block }
+td { overflow-wrap: anywhere } td.number { white-space: nowrap; overflow-wrap: normal }
+.key { margin-right: 1.2em; white-space: nowrap; display: inline-block }
 .key span { display: inline-block; width: 1.4em; height: .7em; margin-right: .4em }
 .key svg { width: 2em; height: 1em; vertical-align: middle; margin-right: .3em }
 svg { width: 100%; height: auto } svg """
@@ -169,7 +173,11 @@ def svg(title: str, drawn: Iterable[str], frame: Frame, *, alone: bool = False) 
 
     :param alone: as a file of its own, instead of as a part of a page.
     """
-    head = f'<svg viewBox="0 0 {frame.width:g} {frame.height:g}" role="img">'
+    # Words of all drawings on a page are to be of one size where there is room.
+    head = (
+        f'<svg viewBox="0 0 {frame.width:g} {frame.height:g}" role="img" '
+        f'style="max-width: {frame.width * _LARGEST:.0f}px">'
+    )
     if alone:
         head = (
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{frame.width:g}" height="{frame.height:g}" '

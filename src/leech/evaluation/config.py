@@ -182,7 +182,8 @@ class ReportConfig:
     metrics: tuple[Path, ...] = knob((), help="Metrics of 'leech eval test'; give it again, or several after it.")
     scores: tuple[Path, ...] = knob(
         (),
-        help="Scores read by read of 'leech eval test --scores'; several may be given. With --corpus, calls go beside truth.",
+        help="Scores read by read of 'leech eval test --scores'; several may be given. With --corpus, the signal "
+        "is shown by call too, that of the first.",
     )
     calls: tuple[Path, ...] = knob(
         (), help="Folder of tables of 'leech predict', with one sample or many; several may be given."

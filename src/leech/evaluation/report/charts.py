@@ -16,7 +16,7 @@ import numpy as np
 
 from leech.data.drawing import COLOURS, Frame, Scale, axis, axis_across, colour, lines, points, svg, text
 
-_FRAME = Frame(520, 300, left=54, right=14, top=14, bottom=44)
+_FRAME = Frame(440, 280, left=54, right=14, top=14, bottom=44)
 
 _DASHES = ("", "7 3", "2 3", "9 3 2 3")
 
@@ -133,7 +133,7 @@ def dot_plots(title: str, rows: Sequence[Row], num_things: int, across: str) -> 
     left = max(60.0, longest * _CHARACTER + 14)
     for page in _pages(rows, height):
         groups = len({row.group for row in page if row.group})
-        frame = Frame(left + 380, 44 + 14 + len(page) * height + 18 * groups, left=left, right=14, top=14, bottom=44)
+        frame = Frame(left + 300, 44 + 14 + len(page) * height + 18 * groups, left=left, right=14, top=14, bottom=44)
         yield svg(title, _dot_rows(page, frame, height, num_things, across), frame)
 
 
@@ -166,6 +166,8 @@ def _dot_rows(rows: Sequence[Row], frame: Frame, height: float, num_things: int,
             )
             yield dot(x(one.value), place, one.thing, full=one.enough, words=one.words)
         y += height
+        if num_things > 1:
+            yield f'<line x1="{frame.left:g}" x2="{frame.width - frame.right:g}" y1="{y:.1f}" y2="{y:.1f}" stroke="#ddd"/>'
 
 
 def curves(
@@ -234,7 +236,7 @@ def share_bars(title: str, names: Sequence[str], parts: Sequence[Sequence[float]
     :param parts: of every name, as many shares as there are parts.
     """
     left = max(60.0, max((len(shorten(name)) for name in names), default=0) * _CHARACTER + 14)
-    frame = Frame(left + 380, 54 + 24 * len(names), left=left, right=14, top=10, bottom=44)
+    frame = Frame(left + 300, 54 + 24 * len(names), left=left, right=14, top=10, bottom=44)
     x = frame.across(0.0, 100.0)
     drawn = [*axis_across(x, "% of records", frame)]
     for row, (name, shares) in enumerate(zip(names, parts, strict=True)):
@@ -274,7 +276,7 @@ def heat_style() -> str:
         ".heat th { border: 0; font-weight: normal; white-space: nowrap } .heat th.group { font-weight: bold; "
         "border-bottom: 1px solid #bbb } .heat thead th { vertical-align: bottom }",
         ".heat thead th span { writing-mode: vertical-rl; transform: rotate(180deg); max-height: 12em; overflow: hidden }",
-        ".heat td.few { font-style: italic; opacity: .55 } .heat td.none { color: #777 }",
+        ".heat td.few { font-style: italic; opacity: .75 } .heat td.none { color: #777 }",
     ]
     for step in range(HEAT_STEPS + 1):
         red, green, blue = _heat(step / HEAT_STEPS)
@@ -319,5 +321,5 @@ def _heat_cell(cell: tuple[float, bool, str] | None) -> str:
     if cell is None:
         return '<td class="none">–</td>'
     share, enough, words = cell
-    few = "" if enough else " few"
-    return f'<td class="h{round(share * HEAT_STEPS)}{few}" title="{escape(words)}">{100 * share:.0f}</td>'
+    few, mark = ("", "") if enough else (" few", "*")
+    return f'<td class="h{round(share * HEAT_STEPS)}{few}" title="{escape(words)}">{100 * share:.0f}{mark}</td>'

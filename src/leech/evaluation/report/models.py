@@ -17,7 +17,7 @@ from leech.data.drawing import bare_table, figure, numbers, tsv_link
 from leech.evaluation.intervals import wilson
 from leech.evaluation.report.charts import Axes, Dot, Line, Mark, Row, curves, dot_plots, key, steps
 from leech.evaluation.report.results import NUM_LEVELS, Judged, Sample, estimate
-from leech.evaluation.report.section import Section, count, heading, number, paragraph, span
+from leech.evaluation.report.section import Section, count, file_name, heading, number, paragraph, span
 
 _GIVE_METRICS = "Give a file that 'leech eval test' wrote, with --metrics."
 
@@ -46,6 +46,9 @@ _FIGURES = (
     ("Brier", ("brier",)),
 )
 """Figures of a metrics file by the way to them."""
+
+_FEWEST_READS = 20
+"""Reads of either state below which a group's AUROC is marked."""
 
 _KINDS = ("reference", "isoacceptor", "amino_acid", "flow_cell", "sample", "junction")
 
@@ -101,8 +104,8 @@ def groups_section(judged: Sequence[Judged]) -> Section:
     if body:
         body.append(
             paragraph(
-                "AUROC with its 95 % interval (DeLong). Hollow dots rest on fewer than 20 reads of one class. Groups without "
-                "reads of both classes have none."
+                "AUROC with its 95 % interval (DeLong), or the share of calls that are right (Wilson) where no group has reads "
+                f"of both states. Hollow dots rest on fewer than {_FEWEST_READS} reads, of either state for an AUROC."
             )
         )
     return Section("groups", "How good by group of reads", tuple(body), _GIVE_METRICS)
@@ -120,39 +123,46 @@ def _group_figure(
     kind: str, names: Sequence[str], groups: Mapping[int, Mapping[str, Mapping[str, Any]]], models: Sequence[str]
 ) -> Iterator[str]:
     words = kind.replace("_", " ")
-    rows, cells = [], []
-    for name in names:
-        dots = []
-        for place, found in groups.items():
-            if name not in found:
-                continue
-            row = found[name]
-            value, interval = estimate(row.get("auroc"))
-            reads, positive = int(row.get("num_reads", 0)), int(row.get("num_positive", 0))
-            figures = (estimate(row.get(figure)) for figure in ("accuracy", "tpr", "fpr", "balanced_accuracy"))
-            cells.append(
-                (
-                    name,
-                    models[place],
-                    str(reads),
-                    str(positive),
-                    number(value),
-                    span(interval),
-                    *(number(figure) for figure, _ in figures),
-                )
-            )
-            if value is not None:
-                low, high = interval or (value, value)
-                enough = min(positive, reads - positive) >= 20
-                said = f"{models[place]}: {value:.3f} ({span(interval)}), {reads} reads"
-                dots.append(Dot(place, value, low, high, enough, said))
-        rows.append(Row("", name, dots))
+    every = [row for found in groups.values() for row in found.values()]
+    # Where a group is of one state, as a flow cell or a sample often is, none has an AUROC.
+    shown = "auroc" if any(estimate(row.get("auroc"))[0] is not None for row in every) else "accuracy"
+    title = "AUROC" if shown == "auroc" else shown
+    rows = [
+        Row("", name, [one for place in groups if (one := _group_dot(groups, place, name, shown, models)) is not None])
+        for name in names
+    ]
     yield heading(f"By {words}")
     yield key(models, dots=True)
-    for drawing in dot_plots(f"AUROC by {words}", rows, len(models), "AUROC"):
+    for drawing in dot_plots(f"{title} by {words}", rows, len(models), title):
         yield figure(drawing, "")
+    cells = tuple(
+        _group_cells(name, models[place], found[name])
+        for name in names
+        for place, found in groups.items()
+        if name in found
+    )
     columns = (words, "model", "reads", "positive", "AUROC", "interval", "accuracy", "TPR", "FPR", "balanced accuracy")
-    yield numbers(Table(title=f"by {words}", columns=columns, rows=tuple(cells)), f"groups-{kind}.tsv")
+    yield numbers(Table(title=f"by {words}", columns=columns, rows=cells), f"groups-{kind}.tsv")
+
+
+def _group_cells(name: str, model: str, row: Mapping[str, Any]) -> tuple[str, ...]:
+    value, interval = estimate(row.get("auroc"))
+    others = (estimate(row.get(figure))[0] for figure in ("accuracy", "tpr", "fpr", "balanced_accuracy"))
+    counts = (count(row.get("num_reads")), count(row.get("num_positive")))
+    return (name, model, *counts, number(value), span(interval), *map(number, others))
+
+
+def _group_dot(
+    groups: Mapping[int, Mapping[str, Mapping[str, Any]]], place: int, name: str, shown: str, models: Sequence[str]
+) -> Dot | None:
+    row = groups[place].get(name, {})
+    value, interval = estimate(row.get(shown))
+    if value is None:
+        return None
+    reads, positive = int(row.get("num_reads", 0)), int(row.get("num_positive", 0))
+    enough = (min(positive, reads - positive) if shown == "auroc" else reads) >= _FEWEST_READS
+    low, high = interval or (value, value)
+    return Dot(place, value, low, high, enough, f"{models[place]}: {value:.3f} ({span(interval)}), {reads} reads")
 
 
 def scores_section(judged: Sequence[Judged], samples: Sequence[Sample]) -> Section:
@@ -162,25 +172,30 @@ def scores_section(judged: Sequence[Judged], samples: Sequence[Sample]) -> Secti
         if one.counts is None:
             continue
         body += _histogram(
-            f"{one.name}: reads of known state", dict(zip(one.labels, one.counts, strict=True)), {one.threshold_cl}
+            one.name,
+            f"{one.name}: reads of known state",
+            dict(zip(one.labels, one.counts, strict=True)),
+            {one.threshold_cl},
         )
     found = {sample.name: sample.histogram for sample in samples if sample.histogram is not None}
     if found:
-        body += _histogram("Called reads by sample", found, {sample.threshold_cl for sample in samples})
+        body += _histogram("samples", "Called reads by sample", found, {sample.threshold_cl for sample in samples})
     lacking = f"{_GIVE_SCORES} Or a folder of predict's tables, with --calls."
     return Section("scores", "Scores", tuple(body), lacking)
 
 
-def _histogram(title: str, counts: Mapping[str, Sequence[int]], thresholds: set[int | None]) -> Iterator[str]:
+def _histogram(
+    name: str, title: str, counts: Mapping[str, Sequence[int]], thresholds: set[int | None]
+) -> Iterator[str]:
     edges = list(range(0, NUM_LEVELS + 1, _BIN))
-    binned = {name: [sum(levels[start : start + _BIN]) for start in edges[:-1]] for name, levels in counts.items()}
+    binned = {line: [sum(levels[start : start + _BIN]) for start in edges[:-1]] for line, levels in counts.items()}
     drawn = [
         steps([float(edge) for edge in edges], [share / max(sum(levels), 1) for share in levels])
         for levels in binned.values()
     ]
     upright = [(float(cl), f"cl ≥ {cl}") for cl in sorted(cl for cl in thresholds if cl is not None)]
     yield heading(title)
-    yield key([f"{name} ({sum(levels)} reads)" for name, levels in binned.items()], dots=False)
+    yield key([f"{line} ({sum(levels)} reads)" for line, levels in binned.items()], dots=False)
     axes = Axes("cl = 255 × P(positive)", "share of reads", (0.0, float(NUM_LEVELS)), (0.0, max(_highest(drawn), 0.01)))
     yield figure(
         curves(title, drawn, axes, upright=upright),
@@ -191,7 +206,7 @@ def _histogram(title: str, counts: Mapping[str, Sequence[int]], thresholds: set[
         for place, edge in enumerate(edges[:-1])
     )
     table = Table(title=f"reads by cl, {title}", columns=("cl_from", "cl_to", *binned), rows=rows)
-    yield numbers(table, "scores.tsv")
+    yield numbers(table, file_name("scores", name))
 
 
 def _highest(drawn: Iterable[Line]) -> float:
@@ -310,7 +325,7 @@ def _reliability_figure(name: str, bins: Mapping[str, Sequence[Mapping[str, Any]
     axes = Axes("mean P(positive)", "share positive", (0.0, 1.0), (0.0, 1.0))
     yield figure(curves(f"Reliability of {name}", drawn, axes, marks=marks, diagonal=True), "")
     columns = ("what", "p_from", "p_to", "reads", "mean_p", "share_positive", "low", "high")
-    yield numbers(Table(title=f"bins of {name}", columns=columns, rows=tuple(rows)), "reliability.tsv")
+    yield numbers(Table(title=f"bins of {name}", columns=columns, rows=tuple(rows)), file_name("reliability", name))
 
 
 def training_section(history: Sequence[Mapping[str, Any]], model: Mapping[str, Any]) -> Section:

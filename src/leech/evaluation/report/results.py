@@ -12,6 +12,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -390,6 +391,17 @@ def _count_calls(path: Path) -> tuple[dict[str, int], tuple[int, ...], Counter[s
             lost[row["reference"]] += 1
     used = outcomes.pop(USED, 0)
     return {"seen": outcomes.total() + used, **outcomes, USED: used}, tuple(histogram), lost
+
+
+def calls_by_read(path: Path) -> dict[bytes, str]:
+    """Return the label called of every read in a table of scores, by the 16 bytes of its id.
+
+    :raises InputError: unreadable, a column missing, or an id that is none.
+    """
+    try:
+        return {uuid.UUID(row["read_id"]).bytes: row["call"] for row in table_rows(path, ("read_id", "call"))}
+    except ValueError as error:
+        raise InputError(f"Scores '{path}' have a read id that is no UUID: {error}.") from error
 
 
 def read_history(path: Path) -> list[dict[str, Any]]:

@@ -27,8 +27,8 @@ _GIVE_CALLS = "Give the folder of tables that 'leech predict --tables' wrote, wi
 
 def state_names(samples: Sequence[Sample]) -> tuple[str, str]:
     """Return what to call the negative and the positive state: the models' words where they agree."""
-    found = {sample.labels for sample in samples}
-    return next(iter(found)) or ("negative", "positive") if len(found) == 1 else ("negative", "positive")
+    found = {sample.labels for sample in samples if sample.labels is not None}
+    return found.pop() if len(found) == 1 else ("negative", "positive")
 
 
 def samples_table(samples: Sequence[Sample]) -> Table:
@@ -42,28 +42,18 @@ def samples_table(samples: Sequence[Sample]) -> Table:
         rows.append(
             (
                 sample.name,
-                count(sample.ladder.get("seen")),
+                number(None if fraction is None else fraction.value),
+                *limits(None if fraction is None else fraction.interval),
                 count(total.positive),
                 count(total.negative),
                 count(total.no_call),
                 number(total.no_call / reads if total.no_call is not None and reads else None),
-                number(None if fraction is None else fraction.value),
-                *limits(None if fraction is None else fraction.interval),
+                count(sample.ladder.get("seen")),
                 count(sample.threshold_cl),
             )
         )
-    columns = (
-        "sample",
-        "records",
-        positive,
-        negative,
-        "no call",
-        "no-call share",
-        f"fraction {positive}",
-        "low",
-        "high",
-        "threshold cl",
-    )
+    counts = (positive, negative, "no call", "no-call share", "records", "threshold cl")
+    columns = ("sample", f"fraction {positive}", "low", "high", *counts)
     return Table(title="Samples", columns=columns, rows=tuple(rows))
 
 
@@ -271,7 +261,7 @@ def _heat(charging: _Charging, positive: str) -> Iterable[str]:
             rows.append((group, f"all {group}", [_heat_cell(names[at], one) for at, one in enumerate(rolled)]))
     yield heat_map(names, rows)
     yield paragraph(
-        f"Percent of called reads that are {positive}; dark blue is 0, yellow 100. Pale italics rest on few reads, a dash "
+        f"Percent of called reads that are {positive}; dark blue is 0, yellow 100. An asterisk marks few reads, a dash "
         f"stands for no called read. {_left_out(charging)}"
     )
     table = Table(

@@ -6,6 +6,7 @@ Hides: the HTML around a part. Belongs here: what all parts share; what they sho
 
 from __future__ import annotations
 
+import re
 from html import escape
 from typing import NamedTuple
 
@@ -39,6 +40,11 @@ def paragraph(words: str) -> str:
 def heading(words: str) -> str:
     """Return the heading of one of several things in a part."""
     return f"<h3>{escape(words)}</h3>"
+
+
+def file_name(*words: str) -> str:
+    """Return the name of a TSV that says what is in it, safe on any system."""
+    return "-".join(re.sub(r"[^A-Za-z0-9._]+", "-", word).strip("-") for word in words) + ".tsv"
 
 
 def number(value: float | None, digits: int = 4) -> str:

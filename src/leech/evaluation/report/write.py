@@ -37,6 +37,7 @@ from leech.evaluation.report.multiqc import custom_content
 from leech.evaluation.report.results import (
     Judged,
     Sample,
+    calls_by_read,
     read_history,
     read_json,
     read_metrics,
@@ -45,7 +46,7 @@ from leech.evaluation.report.results import (
 )
 from leech.evaluation.report.samples import attrition_section, charging_sections, samples_section, state_names
 from leech.evaluation.report.section import Section
-from leech.evaluation.report.signal import examples_section, signal_section
+from leech.evaluation.report.signal import examples_section, signal_section, view_by_call
 from leech.provenance import Stamp, atomic_file
 
 _STYLE = """
@@ -93,6 +94,7 @@ class _Inputs:
     scores: list[Judged]
     corpus: Corpus | None
     view: View | None
+    view_by_call: View | None
     model: Mapping[str, Any]
     history: list[dict[str, Any]]
 
@@ -105,6 +107,9 @@ class _Inputs:
             scores=read_scores(config.scores),
             corpus=corpus,
             view=None if corpus is None else view(corpus, config.sample, config.examples, config.seed),
+            view_by_call=None
+            if corpus is None or not config.scores
+            else view_by_call(corpus, calls_by_read(config.scores[0]), config.sample, config.seed),
             model={} if config.model is None else _read_model(config.model),
             history=[] if config.model is None else read_history(config.model / "history.jsonl"),
         )
@@ -177,7 +182,7 @@ def _sections(inputs: _Inputs) -> Iterator[Section]:
     yield scores_section(inputs.judged, inputs.samples)
     yield curves_section(inputs.judged)
     yield reliability_section(inputs.metrics)
-    yield signal_section(inputs.view, None)
+    yield signal_section(inputs.view, inputs.view_by_call)
     yield examples_section(inputs.view)
     yield training_section(inputs.history, inputs.model)
 
