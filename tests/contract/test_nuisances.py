@@ -37,8 +37,6 @@ PLAIN = {
 """Every other oddity is there too, so that what comes first in the examination of a record is right."""
 
 SHARE = 0.4
-UNREADABLE_FILES = {"truncated_pod5"}
-"""Nuisances of whole files, which are tested on their own."""
 
 
 class Library(NamedTuple):
@@ -92,7 +90,7 @@ def sound(tmp_path_factory):
     return make(tmp_path_factory.mktemp("sound") / "l", "modified_bases=0")
 
 
-@pytest.fixture(scope="module", params=sorted(NUISANCES.keys() - UNREADABLE_FILES))
+@pytest.fixture(scope="module", params=sorted(NUISANCES))
 def hit(request, tmp_path_factory):
     """(the nuisance, reads of which some have it)."""
     others = () if request.param == "modified_bases" else ("modified_bases=0",)
@@ -128,7 +126,7 @@ def test_reads_that_it_does_not_hit_are_the_same_with_and_without_it(hit, sound)
 
 def test_reads_that_it_hits_are_other_reads_than_without_it(hit, sound):
     nuisance, library = hit
-    in_signal_only = {"constant_signal", "corrupt_signal", "repeated_pod5", "zero_calibration"}
+    in_signal_only = {"constant_signal", "corrupt_signal", "truncated_pod5", "repeated_pod5", "zero_calibration"}
     for row in library.truth:
         if row["nuisances"] and sound.by_id[row["read_id"]]["parent_id"] == row["read_id"]:
             is_same = library.records.get(row["read_id"]) == sound.records[row["read_id"]]
@@ -154,9 +152,9 @@ def test_the_page_on_simulated_runs_lists_every_nuisance_with_its_outcome():
 
 
 def test_all_at_once_are_counted_as_the_truth_says(tmp_path):
-    exclusive = [name for name, one in NUISANCES.items() if one.is_exclusive and name not in UNREADABLE_FILES]
+    exclusive = [name for name, one in NUISANCES.items() if one.is_exclusive]
     shared = [name for name, one in NUISANCES.items() if not one.is_exclusive]
-    words = [*(f"{name}=0.04" for name in exclusive), *(f"{name}=0.5" for name in shared)]
+    words = [*(f"{name}=0.035" for name in exclusive), *(f"{name}=0.5" for name in shared)]
     library = make(tmp_path / "l", *words, reads=600, runs=2, flow_cells=2, pod5_reads=60)
     found = {name for row in library.truth for name in row["nuisances"].split(",") if name}
     assert found == {*exclusive, *shared}
@@ -191,10 +189,9 @@ def test_a_file_that_is_cut_short_is_named_and_its_reads_are_not_there(tmp_path)
     lost = [row for row in library.truth if "truncated_pod5" in row["nuisances"]]
     assert len(lost) > 15
     assert {row["in_pod5"] for row in lost} == {"0"}
-    with pytest.raises(InputError, match="truncated"):
-        counted(library, pod5=[library.pod5 / "truncated.pod5"])
-    whole = [path for path in library.pod5.rglob("*.pod5") if path.name != "truncated.pod5"]
-    assert counted(library, pod5=whole) == library.outcomes
+    with pytest.raises(InputError, match=r"truncated\.pod5"):
+        counted(library, strict=True)
+    assert counted(library) == library.outcomes
 
 
 @pytest.mark.parametrize(

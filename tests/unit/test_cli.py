@@ -41,6 +41,11 @@ CORES = {
     ),
     "data merge": ("leech.data.compose", "merge", ("a", "b", "-o", "out")),
     "data inspect": ("leech.data.inspect", "inspect", ("corpus",)),
+    "data view": (
+        "leech.data.portrait",
+        "portray",
+        ("corpus", "--read-id", "00000000-0000-0000-0000-000000000000", "-o", "out"),
+    ),
     "data check": ("leech.evaluation.shortcuts", "check", ("corpus",)),
     "model train": ("leech.training.train", "train", ("--data", "corpus", "-o", "out")),
     "model benchmark": ("leech.training.benchmark", "benchmark", ("--data", "corpus")),
@@ -49,6 +54,7 @@ CORES = {
     "eval test": ("leech.evaluation.evaluate", "evaluate", ("--model", "m", "--data", "corpus", "-o", "out")),
     "eval compare": ("leech.evaluation.compare", "compare", ("a", "b", "--data", "corpus", "-o", "out")),
     "predict": ("leech.prediction.predict", "predict", ("--model", "m", *READS, "-o", "out")),
+    "report": ("leech.evaluation.report.write", "report", ("--metrics", "m.json", "-o", "out")),
     "demo": ("leech.demo", "run_demo", ()),
 }
 """Command -> (module of its core function, its name, the shortest command line)."""

@@ -30,6 +30,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "model": ("", "Train, calibrate, inspect and time models."),
         "eval": ("", "Measure how good a model is."),
         "predict": ("leech.cli.predict:predict", "Call the state of every read of a run."),
+        "report": ("leech.cli.report:report", "Put results of eval and predict into one page."),
         "demo": ("leech.cli.demo:demo", "Run everything on simulated reads and compare with the truth."),
     },
     "data": {
@@ -37,6 +38,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "prepare": ("leech.cli.data:prepare", "Cut training chunks around the site from POD5 and BAM."),
         "merge": ("leech.cli.data:merge", "Join corpora and split them by parent read."),
         "inspect": ("leech.cli.data:inspect", "Show what a corpus holds."),
+        "view": ("leech.cli.data:view", "Draw the signal of one read around the site."),
         "check": ("leech.cli.data:check", "Probe whether a corpus gives its label away."),
     },
     "model": {
