@@ -42,9 +42,12 @@ class Browser:
         command = [CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe"]
         command += [f"--user-data-dir={profile}", "--no-first-run", "about:blank"]
         # Chromium reads commands from descriptor 3 and answers on 4.
-        place = f"import os, sys; a, b = map(os.dup, ({child_in}, {child_out})); os.dup2(a, 3); os.dup2(b, 4)"
+        place = (
+            f"import os, sys; a, b = os.dup({child_in}), os.dup({child_out}); os.dup2(a, 3); os.dup2(b, 4); "
+            "os.set_inheritable(3, True); os.set_inheritable(4, True); os.execv(sys.argv[1], sys.argv[1:])"
+        )
         self._process = subprocess.Popen(
-            [sys.executable, "-c", f"{place}; os.execv(sys.argv[1], sys.argv[1:])", *command],
+            [sys.executable, "-c", place, *command],
             pass_fds=(child_in, child_out),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
