@@ -47,6 +47,7 @@ def put_sample(folder, name, references, *, histogram=None, corrected=False, lad
         "schema_version": 1,
         "counts": ladder or {"seen": used + lost + 7, "unmapped": 7, "not_in_pod5": lost, "used": used},
         "threshold_cl": 200,
+        "corrections": {"error_rates_from": "somewhere" if corrected else None, "call_rates_from": None},
         "labels": ["uncharged", "charged"],
         "cl_histogram": histogram or [used, *([0] * 255)],
         "provenance": {"command": ["leech", "predict", "<b>"], "time_utc": "2026", "versions": {"leech": "9.9"}},

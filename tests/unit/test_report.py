@@ -101,6 +101,7 @@ def test_samples_and_fractions_are_those_of_the_tables(tmp_path):
         "Ala", "tRNA-Ala-AGC-1-1", "one", "30", "70", "5", "0.3000", "0.2189", "0.3958", "yes", "0.4000", "0.3000", "0.5000"
     ]  # fmt: skip
     assert charging["tRNA-Ala-TGC-1-1"][9] == "few reads"
+    assert any("has error_corrected too" in words and "Rates: somewhere." in words for words in page.words)
     assert charging["spike"][6:9] == ["", "", ""]
     # The amino acid's row adds up both references: 40 of 120.
     assert ["Ala", "all Ala", "33.33"] in downloads["heatmap.tsv"]
@@ -409,10 +410,19 @@ def test_training_curves_and_provenance_come_from_the_model(tmp_path):
     stamp = {"command": ["leech", "model", "train"], "time_utc": "2026-02-03", "versions": {"leech": "1.2"}}
     content = {"format": "leech-model", "training": {"step": 20}, "recipe": {"motif": "CCA"}, "digest": "sha256:ab"}
     (folder / "model.json").write_text(json.dumps({**content, "stamp": stamp}))
+    bins = [{"low": 0.0, "high": 1.0, "num_reads": 10, "mean_p": 0.4, "share_positive": 0.5}]
+    test = {"before": {"reliability": bins}, "after": {"reliability": [{**bins[0], "mean_p": 0.5}]}}
+    (folder / "calibration.json").write_text(json.dumps({"kept": False, "test": test}))
     _, page = made(tmp_path, model=folder)
     table = page.downloads()["training.tsv"]
     assert table[0] == ["step", "train_loss", "validation_loss", "validation_auroc", "extra"]
     assert table[2] == ["20", "0.5", "0.6", "0.8", ""]
+    (reliability,) = [rows for name, rows in page.downloads().items() if name.startswith("reliability")]
+    assert [row[0:5:4] for row in reliability[1:]] == [
+        ["after calibration", "0.5000"],
+        ["before calibration", "0.4000"],
+    ]
+    assert any("which was not kept" in words for words in page.words)
     origin = next(row for row in page.downloads()["provenance.tsv"] if row[0] == "model")
     assert origin[2:6] == ["sha256:ab", "leech model train", "2026-02-03", "leech 1.2"]
     assert ["motif", "CCA"] in page.rows
