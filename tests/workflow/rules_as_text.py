@@ -87,7 +87,7 @@ def written_out(rule, config):
 
 def leech_arguments(command):
     """Return the words after ``leech`` of a command that is one, without redirections; None for another program's."""
-    words = shlex.split(re.sub(r"(?:&>>?|2?>)\s*\S+", "", command))
+    words = shlex.split(re.sub(r"(?:&>|2?>)\s*\S+", "", command))
     while words and re.fullmatch(r"\w+=\S*", words[0]):
         del words[0]
     return words[1:] if words[0] == "leech" else None

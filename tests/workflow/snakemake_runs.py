@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -61,16 +62,23 @@ class PipelineFolder:
         return ["snakemake", "--snakefile", str(REPOSITORY / "Snakefile"), "--configfile", "config.yaml", *arguments]
 
     def run(self, *arguments):
-        """Run snakemake to its end."""
+        """Run snakemake to its end; all that it says is in ``stdout``."""
         return subprocess.run(
             self.command(*arguments),
             cwd=self.root,
             env=self.environment,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             text=True,
             timeout=LIMIT_S,
             check=False,
         )
+
+    def plan(self, config):
+        """Return the rules that would run with the configuration in a file."""
+        planned = self.run("--dry-run", "--cores", "2", "--configfile", config)
+        assert planned.returncode == 0, planned.stdout
+        return set(re.findall(r"^(?:local)?rule (\w+):", planned.stdout, re.MULTILINE))
 
     def run_and_kill(self, *arguments, once):
         """Run snakemake until a file is there, then kill it and everything it started."""

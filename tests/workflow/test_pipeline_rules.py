@@ -119,7 +119,7 @@ def test_everything_that_may_hold_a_space_is_quoted_and_all_that_is_said_goes_to
     numbers = {"threads", "params.threads_a_rank", "params.device"}
     unquoted = set(re.findall(r"\{([\w.]+)\}", rule.shell)) - numbers
     assert unquoted == set()
-    assert re.search(r"(?:&>|&>>|2>) \{log:q\}$", rule.shell)
+    assert re.search(r"(?:&>|2>) \{log:q\}$", rule.shell)
 
 
 def test_a_rule_written_badly_would_be_found():

@@ -101,7 +101,7 @@ def submitted(tmp_path_factory):
     arguments += ["--set-resources", "train:slurm_partition=gpu", "--latency-wait", "5"]
     arguments += ["--slurm-init-seconds-before-status-checks", "1", "--seconds-between-status-checks", "1"]
     run = folder.run(*arguments, "results/model")
-    assert run.returncode == 0, run.stderr
+    assert run.returncode == 0, run.stdout
     calls = {}
     for line in folder.attempts("sbatch"):
         words = shlex.split(line)

@@ -27,7 +27,7 @@ rule train:
         threads_a_rank=pipeline.THREADS_A_RANK,
     shell:
         "OMP_NUM_THREADS={params.threads_a_rank}"
-        " leech model train --data {input.corpus:q} --resume {params.options:q} -o {output.model:q} &>> {log:q}"
+        " leech model train --data {input.corpus:q} --resume {params.options:q} -o {output.model:q} &> {log:q}"
 
 
 rule calibrate:

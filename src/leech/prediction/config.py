@@ -25,7 +25,7 @@ class PredictConfig:
         "'both' with --tables or --samples, else 'bam'.",
     )
     tables: Path | None = knob(
-        None, help="Folder for the gzip TSV tables; default, where tables are written: the output's folder."
+        None, help="Folder for the gzip TSV tables; with --format both the default is the folder of --output."
     )
     sample: str | None = knob(
         None, help="Name that the tables' files begin with; default: the output's name, with 'tsv' the input BAM's."
@@ -80,7 +80,7 @@ class PredictConfig:
         1, minimum=1, maximum=512, help="Processes that decode and cut; the calls are the same at any number."
     )
     batch_size: int = knob(
-        512, minimum=1, maximum=65536, help="Chunks given to the network at once; every read is called at any size."
+        512, minimum=1, maximum=65536, help="Chunks given to the network at once; the calls are the same at any size."
     )
     device: Literal["auto", "cpu", "cuda"] = knob("auto", help="Where to compute; 'auto' is a GPU where there is one.")
     batch_records: int = knob(500, minimum=1, expose=False, help="BAM records held in memory at once per worker.")
