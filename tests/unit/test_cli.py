@@ -219,7 +219,7 @@ def test_a_configuration_file_reaches_every_field_and_flags_override_it(run, nam
             file[option.name] = str(value) if isinstance(value, Path) else value
             expected[f"{type(owner[0]).__name__}.{option.name}"] = value
     path = tmp_path / "settings.toml"
-    path.write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in file.items()))
+    path.write_text("".join(f"{key} = {json.dumps(value, default=str)}\n" for key, value in file.items()))
     after = flat(run(name, "--config", str(path)))
     assert expected
     assert after == {**flat(before), **expected}
@@ -391,7 +391,7 @@ def test_the_console_script_runs_the_same_command_line():
         (["prepar"], "Did you mean 'leech data prepare'?"),
         (["inspect"], "Did you mean 'leech data inspect' or 'leech model inspect'?"),
         (["data", "prepare", "-o", "out", "--pod5", "--bam", "x"], "'--pod5' needs a value"),
-        (["quux"], "Commands: data, model, eval, predict, demo."),
+        (["quux"], "Commands: data, model, eval, predict, report, demo."),
         (["data", "prepare", "--pod", "x"], "'--pod5'"),
         (["model", "train", "--epoch", "3"], "'--epochs'"),
         (["model", "train", "--epochs", "many"], "'many' is not a valid integer"),

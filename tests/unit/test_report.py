@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
 import uuid
@@ -26,24 +25,9 @@ from leech.evaluation.report.results import calls_by_read, read_metrics, read_sa
 from leech.evaluation.report.signal import view_by_call
 from leech.evaluation.report.write import report
 from leech.provenance import Stamp
+from results_files import SUMMARY, metrics_content, put_sample, put_table
 
 STAMP = Stamp.make(["leech", "report"], "2026-01-01T00:00:00+00:00")
-
-SUMMARY = [
-    *("reference", "isodecoder", "isoacceptor", "amino_acid"),
-    *(
-        "n_positive",
-        "n_negative",
-        "n_no_call",
-        "no_call_reasons",
-        "fraction",
-        "fraction_low",
-        "fraction_high",
-        "enough",
-    ),
-    *("error_corrected", "error_corrected_low", "error_corrected_high"),
-    *("no_call_corrected", "no_call_corrected_low", "no_call_corrected_high"),
-]
 
 
 class Page(HTMLParser):
@@ -87,79 +71,7 @@ class Page(HTMLParser):
         return found
 
 
-def put_table(path, columns, rows):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    opener = gzip.open if path.suffix == ".gz" else open
-    with opener(path, "wt", encoding="utf-8") as file:
-        file.writelines("\t".join(map(str, row)) + "\n" for row in [columns, *rows])
-
-
-def put_sample(folder, name, references, *, histogram=None, corrected=False, ladder=None):
-    """Write what predict writes; references are (name, amino acid, positive, negative, no call)."""
-    rows = []
-    for reference, amino_acid, positive, negative, no_call in references:
-        extra = ["0.4", "0.3", "0.5"] if corrected else ["", "", ""]
-        enough = int(positive + negative >= 50)
-        rows.append(
-            [reference, "", "", amino_acid, positive, negative, no_call, "", "", "", "", enough, *extra, "", "", ""]
-        )
-    put_table(folder / f"{name}.charging_summary.tsv.gz", SUMMARY, rows)
-    put_table(folder / f"{name}.charging.cpm.tsv.gz", ["tRNA", "counts_charged", "counts_uncharged"], [])
-    used = sum(row[2] + row[3] for row in references)
-    lost = sum(row[4] for row in references)
-    record = {
-        "format": "leech-predict",
-        "schema_version": 1,
-        "counts": ladder or {"seen": used + lost + 7, "unmapped": 7, "not_in_pod5": lost, "used": used},
-        "threshold_cl": 200,
-        "labels": ["uncharged", "charged"],
-        "cl_histogram": histogram or [used, *([0] * 255)],
-        "provenance": {"command": ["leech", "predict", "<b>"], "time_utc": "2026", "versions": {"leech": "9.9"}},
-    }
-    (folder / f"{name}.predict.json").write_text(json.dumps(record))
-
-
 REFERENCES = [("tRNA-Ala-AGC-1-1", "Ala", 30, 70, 5), ("tRNA-Ala-TGC-1-1", "Ala", 10, 10, 0), ("spike", "", 0, 0, 3)]
-
-
-def metrics_content(**changes):
-    """Four positive and four negative reads, by hand: cl of positives 250 250 210 100, of negatives 5 5 90 220."""
-    positive, negative = [0] * 256, [0] * 256
-    for level in (250, 250, 210, 100):
-        positive[level] += 1
-    for level in (5, 5, 90, 220):
-        negative[level] += 1
-    content = {
-        "format": "leech-metrics",
-        "schema_version": 2,
-        "split": "test",
-        "positive_label": "charged",
-        "negative_label": "uncharged",
-        "num_reads": 8,
-        "num_positive": 4,
-        "prevalence": 0.5,
-        "auroc": {"value": 0.875, "interval": [0.5, 0.97]},
-        "ece": {"value": 0.1234, "interval": None},
-        "operating_point": {"threshold_cl": 200, "mcc": {"value": 0.5, "interval": [0.1, 0.8]}},
-        "reliability": [
-            {"low": 0.0, "high": 0.5, "num_reads": 4, "mean_p": 0.2, "share_positive": 0.25},
-            {"low": 0.5, "high": 1.0, "num_reads": 0, "mean_p": None, "share_positive": None},
-        ],
-        "uncalibrated": None,
-        "score_counts": {"positive": positive, "negative": negative},
-        "groups": {
-            "reference": [
-                {
-                    "name": "tRNA<x>",
-                    "num_reads": 8,
-                    "num_positive": 4,
-                    "auroc": {"value": 0.875, "interval": None},
-                    "accuracy": {"value": None, "interval": None},
-                }
-            ]
-        },
-    }
-    return {**content, **changes}
 
 
 def put_metrics(path, **changes):
@@ -189,6 +101,7 @@ def test_samples_and_fractions_are_those_of_the_tables(tmp_path):
         "Ala", "tRNA-Ala-AGC-1-1", "one", "30", "70", "5", "0.3000", "0.2189", "0.3958", "yes", "0.4000", "0.3000", "0.5000"
     ]  # fmt: skip
     assert charging["tRNA-Ala-TGC-1-1"][9] == "few reads"
+    assert any("has error_corrected too" in words and "Rates: somewhere." in words for words in page.words)
     assert charging["spike"][6:9] == ["", "", ""]
     # The amino acid's row adds up both references: 40 of 120.
     assert ["Ala", "all Ala", "33.33"] in downloads["heatmap.tsv"]
@@ -497,10 +410,19 @@ def test_training_curves_and_provenance_come_from_the_model(tmp_path):
     stamp = {"command": ["leech", "model", "train"], "time_utc": "2026-02-03", "versions": {"leech": "1.2"}}
     content = {"format": "leech-model", "training": {"step": 20}, "recipe": {"motif": "CCA"}, "digest": "sha256:ab"}
     (folder / "model.json").write_text(json.dumps({**content, "stamp": stamp}))
+    bins = [{"low": 0.0, "high": 1.0, "num_reads": 10, "mean_p": 0.4, "share_positive": 0.5}]
+    test = {"before": {"reliability": bins}, "after": {"reliability": [{**bins[0], "mean_p": 0.5}]}}
+    (folder / "calibration.json").write_text(json.dumps({"kept": False, "test": test}))
     _, page = made(tmp_path, model=folder)
     table = page.downloads()["training.tsv"]
     assert table[0] == ["step", "train_loss", "validation_loss", "validation_auroc", "extra"]
     assert table[2] == ["20", "0.5", "0.6", "0.8", ""]
+    (reliability,) = [rows for name, rows in page.downloads().items() if name.startswith("reliability")]
+    assert [row[0:5:4] for row in reliability[1:]] == [
+        ["after calibration", "0.5000"],
+        ["before calibration", "0.4000"],
+    ]
+    assert any("which was not kept" in words for words in page.words)
     origin = next(row for row in page.downloads()["provenance.tsv"] if row[0] == "model")
     assert origin[2:6] == ["sha256:ab", "leech model train", "2026-02-03", "leech 1.2"]
     assert ["motif", "CCA"] in page.rows

@@ -36,12 +36,12 @@ _SVG_STYLE = "text { font: 12px system-ui, sans-serif; fill: #333 }"
 _STYLE = (
     """
 body { font: 15px/1.45 system-ui, sans-serif; color: #222; background: #fff; max-width: 60em; margin: 2em auto;
-  padding: 0 1em }
+  padding: 0 1em; overflow-wrap: break-word }
 h1 { font-size: 1.5em } h2 { font-size: 1.15em; margin: 2em 0 .4em } h3 { font-size: 1em; margin: 1.5em 0 .3em }
 table { border-collapse: collapse; font-size: .9em } th, td { padding: .15em .8em .15em 0; text-align: left }
 th { border-bottom: 1px solid #888 } td.number { text-align: right; font-variant-numeric: tabular-nums }
 td { overflow-wrap: anywhere } td.number { white-space: nowrap; overflow-wrap: normal }
-.key { margin-right: 1.2em; white-space: nowrap; display: inline-block }
+.key { margin-right: 1.2em; display: inline-block }
 .key span { display: inline-block; width: 1.4em; height: .7em; margin-right: .4em }
 .key svg { width: 2em; height: 1em; vertical-align: middle; margin-right: .3em }
 svg { width: 100%; height: auto } svg """

@@ -275,8 +275,11 @@ def _rates_table(judged: Sequence[Judged], rates: Sequence[Sequence[tuple[float,
     return Table(title="rates by threshold", columns=("model", "threshold_cl", "tpr", "fpr", "precision"), rows=rows)
 
 
-def reliability_section(judged: Sequence[Judged]) -> Section:
-    """Return the share of positive reads by predicted probability, before and after calibration."""
+def reliability_section(judged: Sequence[Judged], calibration: Mapping[str, Any]) -> Section:
+    """Return the share of positive reads by predicted probability, before and after calibration.
+
+    :param calibration: the model's ``calibration.json``; empty without one.
+    """
     body: list[str] = []
     for one in judged:
         before = one.content.get("uncalibrated")
@@ -287,13 +290,23 @@ def reliability_section(judged: Sequence[Judged]) -> Section:
         bins = {name: _bins(rows) for name, rows in found.items() if isinstance(rows, list)}
         if any(bins.values()):
             body += _reliability_figure(one.name, bins)
+    judgement = calibration.get("test")
+    if isinstance(judgement, Mapping) and {"before", "after"} <= judgement.keys():
+        bins = {f"{when} calibration": _bins(judgement[when].get("reliability") or []) for when in ("after", "before")}
+        kept = "which it kept" if calibration.get("kept") else "which was not kept, because it made them no better"
+        body += _reliability_figure(f"calibration of the model on its test split, {kept}", bins)
     if body:
         body.append(
             paragraph(
                 "On the dashed diagonal, a probability of 0.8 is right 8 times in 10. Vertical lines: Wilson's 95 % interval."
             )
         )
-    return Section("reliability", "Reliability of the probabilities", tuple(body), _GIVE_METRICS)
+    return Section(
+        "reliability",
+        "Reliability of the probabilities",
+        tuple(body),
+        f"{_GIVE_METRICS} Or a calibrated model, with --model.",
+    )
 
 
 def _bins(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -325,7 +338,9 @@ def _reliability_figure(name: str, bins: Mapping[str, Sequence[Mapping[str, Any]
     axes = Axes("mean P(positive)", "share positive", (0.0, 1.0), (0.0, 1.0))
     yield figure(curves(f"Reliability of {name}", drawn, axes, marks=marks, diagonal=True), "")
     columns = ("what", "p_from", "p_to", "reads", "mean_p", "share_positive", "low", "high")
-    yield numbers(Table(title=f"bins of {name}", columns=columns, rows=tuple(rows)), file_name("reliability", name))
+    yield numbers(
+        Table(title=f"bins of {name}", columns=columns, rows=tuple(rows)), file_name("reliability", name[:40])
+    )
 
 
 def training_section(history: Sequence[Mapping[str, Any]], model: Mapping[str, Any]) -> Section:

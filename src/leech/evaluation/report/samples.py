@@ -195,7 +195,28 @@ def _dots(charging: _Charging, positive: str) -> Iterable[str]:
         f"Share of called reads that are {positive}, with Wilson's 95 % interval. Hollow dots on dashed lines rest on few "
         f"reads (fewer than {MIN_DEPTH}, or what predict was told). {_left_out(charging)}"
     )
+    yield from _about_corrections(charging.samples)
     yield numbers(charging_table(charging.samples, charging.references), "charging.tsv")
+
+
+_CORRECTIONS = {
+    "error_corrected": ("error_rates_from", "with wrong calls taken out, by the model's error rates"),
+    "no_call_corrected": (
+        "call_rates_from",
+        "of all reads, with what one state is left uncalled more often taken out too",
+    ),
+}
+"""By column: where a record says who knows its rates, and what it is."""
+
+
+def _about_corrections(samples: Sequence[Sample]) -> Iterable[str]:
+    """Say which corrected fractions the table holds, what they are, and where their rates are from."""
+    for name in sorted({name for sample in samples for one in sample.references for name in one.corrected}):
+        key_of_source, meaning = _CORRECTIONS[name]
+        known = (sample.record.get("corrections") for sample in samples)
+        sources = {str(found.get(key_of_source)) for found in known if isinstance(found, Mapping)} - {"None"}
+        rates = f" Rates: {'; '.join(sorted(sources))}." if sources else ""
+        yield paragraph(f"The table has {name} too: the fraction {meaning}.{rates}")
 
 
 def _words(sample: str, one: ReferenceCalls, found: Fraction) -> str:

@@ -96,6 +96,7 @@ class _Inputs:
     view: View | None
     view_by_call: View | None
     model: Mapping[str, Any]
+    calibration: Mapping[str, Any]
     history: list[dict[str, Any]]
 
     @classmethod
@@ -111,6 +112,7 @@ class _Inputs:
             if corpus is None or not config.scores
             else view_by_call(corpus, calls_by_read(config.scores[0]), config.sample, config.seed),
             model={} if config.model is None else _read_model(config.model),
+            calibration={} if config.model is None else _read_calibration(config.model),
             history=[] if config.model is None else read_history(config.model / "history.jsonl"),
         )
 
@@ -140,6 +142,11 @@ def _read_model(folder: Path) -> dict[str, Any]:
     if content.get("format") != "leech-model":
         raise InputError(f"'{path}' is not a leech model (format {content.get('format')!r}, expected 'leech-model').")
     return content
+
+
+def _read_calibration(folder: Path) -> dict[str, Any]:
+    path = folder / "calibration.json"
+    return read_json(path, "the record of a calibration") if path.is_file() else {}
 
 
 def report(config: ReportConfig, output: Path, *, force: bool, stamp: Stamp) -> Report:
@@ -181,7 +188,7 @@ def _sections(inputs: _Inputs) -> Iterator[Section]:
     yield groups_section(inputs.metrics)
     yield scores_section(inputs.judged, inputs.samples)
     yield curves_section(inputs.judged)
-    yield reliability_section(inputs.metrics)
+    yield reliability_section(inputs.metrics, inputs.calibration)
     yield signal_section(inputs.view, inputs.view_by_call)
     yield examples_section(inputs.view)
     yield training_section(inputs.history, inputs.model)
@@ -227,8 +234,8 @@ def _origins(inputs: _Inputs, stamp: Stamp) -> Iterator[tuple[str, ...]]:
     """Yield what every file is, where it lies, and who made it how and when, as far as it says so."""
     yield _origin("this page", "", "", stamp.to_mapping())
     for sample in inputs.samples:
-        model = sample.record.get("model_digest")
-        yield _origin(f"sample {sample.name}", str(sample.folder), _plain(model), sample.record.get("provenance"))
+        digest = _plain(sample.record.get("identity"))
+        yield _origin(f"sample {sample.name}", str(sample.folder), digest, sample.record.get("provenance"))
     for one in inputs.metrics:
         digest = _plain(one.content.get("corpus_digest"))
         yield _origin(f"metrics {one.name}", str(one.path), digest, one.content.get("provenance"))
