@@ -8,18 +8,13 @@ not grow with the run; each process opens its own files.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import signal
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -38,6 +33,7 @@ from leech.data.reads import AlignedRead, Examiner, describe_record
 from leech.data.reasons import Counts
 from leech.data.recipe import Recipe
 from leech.data.sites import SiteFile
+from leech.data.workers import WorkerDiedError, start_workers
 from leech.errors import ConfigError, LeechError
 
 T = TypeVar("T")
@@ -146,68 +142,21 @@ class ReadStream:
     def _spread(
         self, jobs: Iterator[tuple[list[pysam.AlignedSegment], list[AlignedRead | str]]], workers: int
     ) -> Iterator[RecordBatch]:
-        # A fresh interpreter per worker: a fork would copy locked mutexes of the threads that run here.
-        context = multiprocessing.get_context("spawn")
         waiting: deque[tuple[list[pysam.AlignedSegment], list[AlignedRead | str], Future[CutResult]]] = deque()
-        of_others = multiprocessing.active_children()
-        pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker, initargs=(self._cutter,))
         try:
-            with _signals_held():
-                # A worker is started for each task that finds none idle, and none is idle before it has started.
-                for _ in range(workers):
-                    pool.submit(_await_work)
-            for records, answers in jobs:
-                waiting.append((records, answers, pool.submit(_cut_in_worker, _reads(answers))))
-                if len(waiting) > _BATCHES_AHEAD * workers:
+            with start_workers(workers, _start_worker, (self._cutter,)) as pool:
+                for records, answers in jobs:
+                    waiting.append((records, answers, pool.submit(_reads(answers))))
+                    if len(waiting) > _BATCHES_AHEAD * workers:
+                        yield _await(*waiting.popleft())
+                while waiting:
                     yield _await(*waiting.popleft())
-            while waiting:
-                yield _await(*waiting.popleft())
-        except BrokenProcessPool as error:
-            _end_children(of_others)
+        except WorkerDiedError as error:
             raise LeechError(
                 "A worker process died before its reads were cut, so the result would be incomplete; nothing was kept.",
                 hint="It was killed, most often for want of memory (then give fewer --workers), or a POD5 file is damaged "
                 "or changed while it was read.",
             ) from error
-        except BaseException:
-            _end_children(of_others)
-            raise
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
-
-
-@contextmanager
-def _signals_held() -> Iterator[None]:
-    """Put off signals while workers start: a half-started one would end with a traceback of its own.
-
-    Processes started inside never get an interrupt; it is for this one to say so and to end them.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    caught: list[int] = []
-    handlers = {
-        number: signal.signal(number, lambda caught_number, _: caught.append(caught_number))
-        for number in (signal.SIGINT, signal.SIGTERM)
-    }
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-        for held in caught:
-            signal.raise_signal(held)
-
-
-def _end_children(but: Iterable[BaseProcess]) -> None:
-    """Kill the child processes that are not among ``but``.
-
-    A pool that breaks while it starts a worker would wait for that worker for ever.
-    """
-    for child in set(multiprocessing.active_children()) - set(but):
-        child.kill()
 
 
 @contextmanager
@@ -268,34 +217,11 @@ def _index_pod5(sources: ReadSources) -> Pod5Index:
     return index
 
 
-_worker: tuple[Cutter, SignalSource] | None = None
-"""A worker process's own cutter; set once when the process starts, and None everywhere else."""
-
-
-def _start_worker(cutter: Cutter) -> None:
-    global _worker
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+def _start_worker(cutter: Cutter) -> Callable[[Sequence[AlignedRead]], CutResult]:
     # One decoding thread per process: the processes are the parallelism.
     os.environ["RAYON_NUM_THREADS"] = "1"
-    _worker = (cutter, SignalSource(cutter.files))
-
-
-def _end_with_parent() -> None:
-    """Kill this process once its parent is gone, which a worker waiting for work would never notice."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def _await_work() -> None:
-    """Do nothing, in a worker that starts for it."""
-
-
-def _cut_in_worker(reads: Sequence[AlignedRead]) -> CutResult:
-    assert _worker is not None
-    cutter, source = _worker
-    return cutter.cut(reads, source)
+    source = SignalSource(cutter.files)
+    return lambda reads: cutter.cut(reads, source)
 
 
 def _reads(answers: Iterable[AlignedRead | str]) -> list[AlignedRead]:

@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import json
 import mmap
-import multiprocessing
 import os
 import uuid
 from collections import deque
-from collections.abc import Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +34,7 @@ from leech.data.simulate.molecules import CALIBRATION_OFFSET, CALIBRATION_SCALE,
 from leech.data.simulate.nuisances import USED
 from leech.data.simulate.oracle import ScoreHistogram
 from leech.data.simulate.tally import Tally
+from leech.data.workers import WorkerDiedError, start_workers
 from leech.errors import LeechError
 from leech.provenance import Stamp, atomic_folder
 
@@ -333,18 +332,8 @@ def _spoil_signal(path: Path) -> None:
             place = content.find(_ZSTD_FRAME, place)
 
 
-_maker: BlockMaker | None = None
-"""A worker process's own maker of blocks; set once when the process starts, and None everywhere else."""
-
-
-def _start_worker(config: SimulateConfig, design: Design, indels: IndelModel) -> None:
-    global _maker
-    _maker = BlockMaker(config, design, indels)
-
-
-def _make_in_worker(number: int) -> Block:
-    assert _maker is not None
-    return _maker.make(number)
+def _start_worker(config: SimulateConfig, design: Design, indels: IndelModel) -> Callable[[int], Block]:
+    return BlockMaker(config, design, indels).make
 
 
 def _blocks(config: SimulateConfig, design: Design, indels: IndelModel) -> Iterator[Block]:
@@ -358,23 +347,17 @@ def _blocks(config: SimulateConfig, design: Design, indels: IndelModel) -> Itera
         maker = BlockMaker(config, design, indels)
         yield from map(maker.make, numbers)
         return
-    # A fresh interpreter per worker: a fork would copy locked mutexes of the threads that run here.
-    context = multiprocessing.get_context("spawn")
     waiting: deque[Future[Block]] = deque()
-    pool = ProcessPoolExecutor(
-        workers, mp_context=context, initializer=_start_worker, initargs=(config, design, indels)
-    )
     try:
-        for number in numbers:
-            waiting.append(pool.submit(_make_in_worker, number))
-            if len(waiting) > _BLOCKS_AHEAD * workers:
+        with start_workers(workers, _start_worker, (config, design, indels)) as pool:
+            for number in numbers:
+                waiting.append(pool.submit(number))
+                if len(waiting) > _BLOCKS_AHEAD * workers:
+                    yield waiting.popleft().result()
+            while waiting:
                 yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-    except BrokenProcessPool as error:
+    except WorkerDiedError as error:
         raise LeechError(
             "A worker process died before its reads were made, so the library would be incomplete.",
             hint="It was killed, most often for want of memory; run again with fewer --workers.",
         ) from error
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)

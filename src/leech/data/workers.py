@@ -1,0 +1,163 @@
+"""Worker processes that are given one task at a time, each over a pipe of its own.
+
+Hides: how processes start, how tasks and answers travel, and how all of it ends. Belongs here: processes; what a task is, is
+its module's. Invariants: answers are asked for in the order of the tasks; a worker that dies, at whatever moment, makes the
+answer it owed an error and never a wait without end; no worker outlives the process that started it.
+
+A pool whose workers share one pipe (``concurrent.futures``) cannot keep the second: a worker that is killed while it writes
+an answer leaves half a message and a lock that nobody releases, and its siblings hold the pipe open.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from queue import SimpleQueue
+from typing import Any, Generic, TypeVar
+
+from leech.errors import LeechError
+
+Task = TypeVar("Task")
+Answer = TypeVar("Answer")
+
+Start = Callable[..., Callable[[Task], Answer]]
+"""Runs in a worker when it starts; returns what answers its tasks."""
+
+
+class WorkerDiedError(LeechError):
+    """A worker process ended before it answered."""
+
+
+class Workers(Generic[Task, Answer]):
+    """A number of worker processes; use :func:`start_workers`."""
+
+    def __init__(self, number: int) -> None:
+        # Threads wait for the answers, so that this one can go on reading and writing.
+        self._threads = ThreadPoolExecutor(number, thread_name_prefix="worker")
+        self._idle: SimpleQueue[Connection] = SimpleQueue()
+        self._pipes: list[Connection] = []
+        self._processes: list[Any] = []
+
+    def submit(self, task: Task) -> Future[Answer]:
+        """Hand a task to the next idle worker.
+
+        The answer's error is what the worker raised, or :class:`WorkerDiedError`.
+        """
+        return self._threads.submit(self._ask, task)
+
+    def _start(self, number: int, start: Start[Task, Answer], arguments: tuple[Any, ...]) -> None:
+        # A fresh interpreter per worker: a fork would copy locked mutexes of the threads that run here.
+        context = multiprocessing.get_context("spawn")
+        for _ in range(number):
+            ours, theirs = context.Pipe()
+            self._pipes.append(ours)
+            process = context.Process(target=_serve, args=(theirs, start, arguments), daemon=True)
+            process.start()
+            self._processes.append(process)
+            # Once the worker alone holds its end, its death ends the pipe.
+            theirs.close()
+            self._idle.put(ours)
+
+    def _ask(self, task: Task) -> Answer:
+        pipe = self._idle.get()
+        try:
+            pipe.send(task)
+            is_answer, value = pipe.recv()
+        except (EOFError, OSError) as error:
+            raise WorkerDiedError("A worker process died before it had answered.") from error
+        finally:
+            self._idle.put(pipe)
+        if not is_answer:
+            raise value
+        answer: Answer = value
+        return answer
+
+    def _end(self, *, kill: bool) -> None:
+        if kill:
+            for process in self._processes:
+                process.kill()
+        self._threads.shutdown(wait=True, cancel_futures=True)
+        for pipe in self._pipes:
+            pipe.close()
+        for process in self._processes:
+            process.join()
+
+
+@contextmanager
+def start_workers(
+    number: int, start: Start[Task, Answer], arguments: tuple[Any, ...]
+) -> Iterator[Workers[Task, Answer]]:
+    """Start worker processes, and end them with the block: in order where it ends well, at once where it does not.
+
+    :param start: called in each worker with ``arguments``; both must travel to it.
+    """
+    workers: Workers[Task, Answer] = Workers(number)
+    try:
+        with _signals_held():
+            workers._start(number, start, arguments)
+        yield workers
+    except BaseException:
+        workers._end(kill=True)
+        raise
+    workers._end(kill=False)
+
+
+def _serve(pipe: Connection, start: Start[Task, Answer], arguments: tuple[Any, ...]) -> None:
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    answer = start(*arguments)
+    try:
+        while True:
+            pipe.send(_answered(answer, pipe.recv()))
+    except (EOFError, OSError):
+        # Nobody asks any more.
+        return
+
+
+def _answered(answer: Callable[[Task], Answer], task: Task) -> tuple[bool, Answer | Exception]:
+    try:
+        return True, answer(task)
+    except LeechError as error:
+        return False, error
+    except Exception:
+        # An error of another kind is a bug: its traceback is what helps, and it may not travel itself.
+        return False, RuntimeError(f"in a worker process:\n{traceback.format_exc()}")
+
+
+def _end_with_parent() -> None:
+    """Kill this process once its parent is gone, which a worker at work would not notice."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@contextmanager
+def _signals_held() -> Iterator[None]:
+    """Put off signals while workers start: a half-started one would end with a traceback of its own.
+
+    Processes started inside never get an interrupt; it is for this one to say so and to end them.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    caught: list[int] = []
+    handlers = {
+        number: signal.signal(number, lambda caught_number, _: caught.append(caught_number))
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for held in caught:
+            signal.raise_signal(held)
