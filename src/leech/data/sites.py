@@ -11,6 +11,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
+import zlib
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator
@@ -284,7 +285,7 @@ def _read(path: Path, what: str) -> bytes:
     try:
         raw = path.read_bytes()
         return gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"Cannot read {what} '{path}': {error}.") from error
 
 
