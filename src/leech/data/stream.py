@@ -26,7 +26,7 @@ from leech.data.alignments import AlignmentReader, open_alignments
 from leech.data.anchors import Sites, find_sites, read_fasta
 from leech.data.chunks import CutResult, cut
 from leech.data.config import ReadSources
-from leech.data.frame import MIN_VOTES, FrameVerdict, gather_evidence, judge_frame
+from leech.data.frame import MIN_CORRELATION, MIN_VOTES, FrameVerdict, gather_evidence, judge_frame
 from leech.data.levels import KmerTable
 from leech.data.pod5 import BadFile, Pod5Index, SignalSource, find_pod5
 from leech.data.reads import AlignedRead, Examiner, describe_record
@@ -284,4 +284,10 @@ def _check_frame(
         )
     if table is not None:
         logger.info("K-mer centre: position %s of 0..%d.", verdict.kmer_centre, table.size - 1)
+        if verdict.is_decided and (verdict.correlation or 0.0) < MIN_CORRELATION:
+            logger.warning(
+                "The reads fit the levels of the k-mer table badly (median correlation %.2f), so expected levels mean little; "
+                "check that --kmer-table is of this pore, and leave out --kmer-centre.",
+                verdict.correlation,
+            )
     return verdict
