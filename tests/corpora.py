@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 
 from leech.config import build
 from leech.data.corpus import ChunkArrays, CorpusWriter, column_layout
+from leech.data.manifest import manifest_digest
 from leech.data.recipe import Recipe
 
 RECIPE = build(Recipe, {"motif": "CCAGGC", "motif_offset": 2, "samples_before": 5, "samples_after": 5})
@@ -36,3 +39,8 @@ def write(folder, *batches, recipe=RECIPE):
         used = sum(len(batch) for batch in batches)
         writer.finish(counts={"seen": used, "used": used}, runs={"R": 4000}, settings={})
     return folder
+
+
+def rewrite_manifest(folder, content):
+    """Write a changed manifest as leech would have written it: with its digest."""
+    (folder / "manifest.json").write_text(json.dumps({**content, "digest": manifest_digest(content)}))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from corpora import rewrite_manifest
 from leech.data.corpus import write_array
 
 
@@ -15,4 +16,4 @@ def add_numeric_column(corpus: Path, name: str, values: np.ndarray) -> None:
     entry = write_array(corpus / f"{name}.npy", values.astype("<f4"))
     manifest = json.loads((corpus / "manifest.json").read_text())
     manifest["columns"][name] = entry
-    (corpus / "manifest.json").write_text(json.dumps(manifest))
+    rewrite_manifest(corpus, manifest)

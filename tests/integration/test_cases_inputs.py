@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import subprocess
@@ -236,6 +237,26 @@ def test_sam_and_cram_give_the_bytes_of_bam_and_no_index_is_written(prepare, tmp
         digests.add(Corpus.open(outcome.corpus).manifest.digest)
     assert len(digests) == 1
     assert not list((tmp_path / "run").glob("*.fai"))
+
+
+def test_plain_gzip_gives_the_bytes_of_bam_and_a_cut_is_an_error(prepare, tmp_path):
+    sources = library(tmp_path)
+    digest = Corpus.open(prepare(sources).corpus).manifest.digest
+    path = tmp_path / "plain.bam"
+    content = gzip.compress(gzip.decompress(sources.bam.read_bytes()))
+    path.write_bytes(content)
+    outcome = prepare(sources, "--force", bam=path)
+    assert (outcome.code, outcome.counts) == (0, {"seen": 4, "used": 4})
+    assert Corpus.open(outcome.corpus).manifest.digest == digest
+
+
+def test_plain_gzip_that_is_cut_off_is_an_error(prepare, tmp_path):
+    sources = library(tmp_path, records=[TinyRecord(read_id(n)) for n in range(1, 3000)])
+    path = tmp_path / "plain.bam"
+    path.write_bytes(gzip.compress(gzip.decompress(sources.bam.read_bytes()))[:-9])
+    outcome = prepare(sources, bam=path)
+    assert (outcome.code, outcome.corpus) == (1, None)
+    assert f"'{path}' cannot be read to its end" in outcome.err
 
 
 def test_cram_with_another_reference_is_an_error(prepare, tmp_path):

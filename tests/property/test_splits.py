@@ -569,3 +569,10 @@ def test_a_weight_that_means_nothing_is_refused(tmp_path, two, text, words, hint
     with pytest.raises(ConfigError, match=words) as caught:
         merged(two, tmp_path / "m", weight=[text])
     assert hint in caught.value.hint
+
+
+def test_two_weights_of_one_corpus_are_refused(tmp_path, two, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match="for the same corpus"):
+        merged(two, tmp_path / "m", weight=["charged=2", "./charged=3"])
+    assert not (tmp_path / "m").exists()

@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 
-from corpora import RECIPE, chunks, write
+from corpora import RECIPE, chunks, rewrite_manifest, write
 from leech.data.corpus import ChunkArrays, Corpus, CorpusWriter, column_layout
 from leech.data.manifest import read_manifest
 from leech.errors import InputError, LeechError, MismatchError
@@ -79,9 +79,38 @@ def test_a_recipe_that_no_longer_means_the_same_is_refused(tmp_path):
     folder = write(tmp_path / "c", chunks(3))
     content = json.loads((folder / "manifest.json").read_text())
     content["recipe"]["samples_before"] = 6
-    (folder / "manifest.json").write_text(json.dumps(content))
+    rewrite_manifest(folder, content)
     with pytest.raises(MismatchError, match="recipe"):
         Corpus.open(folder)
+
+
+def test_a_manifest_that_was_edited_is_refused(tmp_path):
+    folder = write(tmp_path / "c", chunks(3, label="charged"))
+    path = folder / "manifest.json"
+    path.write_text(path.read_text().replace('"charged"', '"uncharged"'))
+    with pytest.raises(InputError, match="not as it was written"):
+        Corpus.open(folder)
+
+
+@pytest.mark.parametrize("name", ["label", "signal", "level_mean"])
+def test_a_column_that_changed_is_found_when_it_is_verified(tmp_path, name):
+    folder = write(tmp_path / "c", chunks(30))
+    Corpus.open(folder).verify()
+    path = folder / f"{name}.npy"
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    corpus = Corpus.open(folder)
+    corpus.verify(["mapq"])
+    with pytest.raises(InputError, match=rf"{name}\.npy' is not as it was written"):
+        corpus.verify()
+
+
+def test_an_empty_column_file_is_named(tmp_path):
+    folder = write(tmp_path / "c", chunks(3))
+    (folder / "label.npy").write_bytes(b"")
+    with pytest.raises(InputError, match=r"label\.npy"):
+        Corpus.open(folder).column("label")
 
 
 def test_a_truncated_column_is_named(tmp_path):
@@ -129,7 +158,7 @@ def test_opening_costs_the_same_at_any_size(tmp_path):
             file.truncate(128 + num_chunks * dtype.itemsize * int(np.prod(shape, dtype=np.int64)))
         manifest["columns"][name]["shape"][0] = num_chunks
     manifest["num_chunks"] = num_chunks
-    (folder / "manifest.json").write_text(json.dumps(manifest))
+    rewrite_manifest(folder, manifest)
     start = time.monotonic()
     corpus = Corpus.open(folder)
     assert corpus.gather(np.array([num_chunks - 1]), ["signal"])["signal"].shape == (1, 10)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import tracemalloc
@@ -11,7 +12,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from corpora import RECIPE, chunks, write
+from corpora import RECIPE, chunks, rewrite_manifest, write
 from leech.cli.main import main
 from leech.config import build
 from leech.data import inspect as inspecting
@@ -260,6 +261,13 @@ def test_the_command_prints_tables_or_json(tmp_path, capsys):
     assert "Mean level and dwell in samples around the focus, over 1 shared references" in out
 
 
+def test_codes_that_mean_nothing_are_refused(tmp_path):
+    folder = write(tmp_path / "c", chunks(3))
+    np.save(folder / "reference.npy", np.full(3, 99, dtype="<i4"))
+    with pytest.raises(InputError, match=r"reference\.npy"):
+        inspect(folder, InspectConfig(), force=False, stamp=STAMP)
+
+
 def test_memory_does_not_grow_with_the_corpus(tmp_path):
     # Sparse column files of 400 MB in all; tracemalloc sees what numpy allocates and not what is mapped.
     folder = write(tmp_path / "c", chunks(1))
@@ -272,10 +280,14 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path):
             file.truncate(128 + num_chunks * dtype.itemsize * int(np.prod(shape, dtype=np.int64)))
         manifest["columns"][name]["shape"][0] = num_chunks
     manifest["num_chunks"] = num_chunks
-    (folder / "manifest.json").write_text(json.dumps(manifest))
     scale = np.lib.format.open_memmap(folder / "scale.npy", mode="r+")
     scale[:] = 1
     scale.flush()
+    for name, (_, shape) in column_layout(RECIPE).items():
+        if not shape:
+            values = np.load(folder / f"{name}.npy", mmap_mode="r")
+            manifest["columns"][name]["sha256"] = hashlib.sha256(values.tobytes()).hexdigest()
+    rewrite_manifest(folder, manifest)
     tracemalloc.start()
     try:
         result = inspect(folder, build(InspectConfig, {"sample": 2000}), force=False, stamp=STAMP)

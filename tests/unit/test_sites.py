@@ -195,3 +195,29 @@ def test_a_recipe_that_does_what_was_always_done_keeps_its_digest():
     # Recorded before recipes could say anything but a motif in the reference.
     assert build(Recipe, MOTIF).digest() == "sha256:4bfce50a6a212e7337735f3940280e64da95d68027ada87713d203f725327a7a"
     assert build(Recipe, {**MOTIF, "anchor": "basecall"}).digest() != build(Recipe, MOTIF).digest()
+
+
+@pytest.mark.parametrize("position", ["3\t" + "9" * 19, "9" * 19 + "\t" + "9" * 20])
+def test_a_position_that_is_no_number_of_a_reference_is_refused(position):
+    with pytest.raises(InputError, match="is not 'reference, start, end'"):
+        BedSites.parse(f"a\t{position}\n".encode())
+
+
+def test_spaces_at_the_end_of_a_name_are_no_part_of_it(tmp_path):
+    sites = BedSites.parse(b"a\t3\t4\tcharged\nb\t3\t4\tcharged \n")
+    assert [place.label for place in sites.places.values()] == ["charged", "charged"]
+    rows = f"read_id\tposition\tlabel\n{identity(1)}\t5\tyes\n{identity(2)}\t5\tyes \n"
+    assert ReadSites.load(write(tmp_path / "r.tsv", rows)).labels == ("yes",)
+
+
+def test_a_reference_whose_name_begins_like_a_remark_has_its_site():
+    assert list(BedSites.parse(b"track name=x\ntrack1\t3\t4\nbrowserless\t3\t4\n").places) == ["track1", "browserless"]
+
+
+def test_a_damaged_gzip_is_named(tmp_path):
+    content = bytearray(gzip.compress(b"a\t3\t4\n" * 50))
+    # The first block's type becomes 3, which there is not.
+    content[10] |= 6
+    (tmp_path / "s.bed.gz").write_bytes(content)
+    with pytest.raises(InputError, match=r"Cannot read BED .*s\.bed\.gz"):
+        BedSites.load(tmp_path / "s.bed.gz")

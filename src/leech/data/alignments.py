@@ -27,6 +27,8 @@ from leech.errors import InputError
 _BGZF_END = bytes.fromhex("1f8b08040000000000ff0600424302001b0003000000000000000000")
 """The empty block that closes every complete BAM and bgzipped SAM."""
 
+_GZIP = b"\x1f\x8b\x08"
+
 _CRAM_END = b"\xe0EOF"
 """Part of the empty container that closes every complete CRAM from version 2.1 on."""
 
@@ -103,6 +105,9 @@ def open_alignments(path: Path, reference: Path) -> Iterator[AlignmentReader]:
                 raise InputError(f"BAM '{path}' does not exist.")
             else:
                 start = _check_ends(path)
+                if start.startswith(_GZIP) and start[3:4] != _BGZF_END[3:4]:
+                    # htslib cannot seek in plain gzip, which it wants of a file and not of a pipe.
+                    pipe = stack.enter_context(_Pipe.attach(path))
             file = _open(path, pipe, _decoding_reference(start, reference, stack))
             # Closing repeats an error that reading has reported already.
             stack.callback(_close, file)

@@ -75,8 +75,8 @@ def merge(corpora: Sequence[Path], config: MergeConfig, output: Path, *, force: 
 
     :param corpora: folders made by ``prepare``, each with a label and all cut by one recipe.
     :param output: folder of the merged corpus, a few bytes per chunk.
-    :raises InputError: a corpus that cannot be opened, has no label, is merged already or is given twice; too few chunks or
-        groups for the splits asked for.
+    :raises InputError: a corpus that cannot be opened, is damaged, has no label, is merged already or is given twice; too
+        few chunks or groups for the splits asked for.
     :raises MismatchError: corpora cut by different recipes.
     :raises ConfigError: a positive label that no corpus has, or options that cannot be carried out.
     """
@@ -85,6 +85,8 @@ def merge(corpora: Sequence[Path], config: MergeConfig, output: Path, *, force: 
     # Sorted by content, so that the order on the command line changes nothing.
     opened = sorted((Corpus.open(path) for path in corpora), key=lambda corpus: corpus.manifest.digest)
     _check_sources(opened)
+    for corpus in opened:
+        corpus.verify()
     categories = joined_categories(opened)
     categories["label"] = _ordered_labels(categories["label"], config.positive_label)
     rows = Rows(
@@ -222,9 +224,11 @@ def _ordered_labels(names: Sequence[str], positive_label: str | None) -> list[st
 def _source_weights(corpora: Sequence[Path], texts: Sequence[str]) -> dict[Path, float]:
     """Return the weight in the loss of every corpus, by its resolved path.
 
-    :raises ConfigError: a text that is not CORPUS=WEIGHT, a corpus that is not merged, or a weight that is not above 0.
+    :raises ConfigError: a text that is not CORPUS=WEIGHT, a corpus that is not merged or is named twice, or a weight that is
+        not above 0.
     """
     weights = {path.resolve(): 1.0 for path in corpora}
+    told: dict[Path, str] = {}
     for text in texts:
         path, equals, number = text.rpartition("=")
         try:
@@ -242,5 +246,8 @@ def _source_weights(corpora: Sequence[Path], texts: Sequence[str]) -> dict[Path,
                 f"--weight '{text}' names a corpus that is not merged here.",
                 hint=f"Did you mean '{close}'?" if close else "Name it as it is named among the corpora.",
             )
+        before = told.setdefault(Path(path).resolve(), text)
+        if before is not text:
+            raise ConfigError(f"--weight '{before}' and '{text}' are for the same corpus.", hint="Give one of them.")
         weights[Path(path).resolve()] = weight
     return weights

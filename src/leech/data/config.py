@@ -63,6 +63,14 @@ class PrepareConfig:
     )
     batch_reads: int = knob(500, minimum=1, expose=False, help="Reads handed to a worker at once.")
 
+    def __post_init__(self) -> None:
+        for option, name in (("--label", self.label), ("--sample", self.sample)):
+            if name is not None and (name != name.strip() or not name.isprintable() or not name):
+                raise ValueError(
+                    f"{option} {name!r} is no name: it must not be empty, begin or end with a space or hold tabs or line "
+                    "ends; leave the option out where there is none"
+                )
+
 
 @dataclass(frozen=True, kw_only=True)
 class MergeConfig:

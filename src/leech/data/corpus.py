@@ -38,6 +38,9 @@ CATEGORICAL = ("reference", "flow_cell", "run", "sample", "label")
 _SORTED_AT_ONCE = 4096
 """Rows in memory at a time while a corpus is sorted."""
 
+_HASHED_AT_ONCE = 2**20
+"""Bytes of a column that are read at a time when its digest is checked."""
+
 Array = NDArray[Any]
 
 
@@ -328,6 +331,28 @@ class Corpus:
             )
         return part
 
+    def verify(self, names: Sequence[str] | None = None) -> None:
+        """Compare columns with their digests, which opening a corpus does not: it costs reading them from end to end.
+
+        :param names: of the columns; None for all. Of a merged corpus, those of its sources too.
+        :raises InputError: a column file that is not as it was written.
+        """
+        for part in self.parts:
+            part.verify(names)
+        for name, entry in self.manifest.columns.items():
+            if names is not None and name not in names:
+                continue
+            values = self._map(name)
+            found, step = hashlib.sha256(), max(1, _HASHED_AT_ONCE * len(values) // max(values.nbytes, 1))
+            for start in range(0, len(values), step):
+                found.update(values[start : start + step].tobytes())
+            if found.hexdigest() != entry["sha256"]:
+                raise InputError(
+                    f"Column file '{self.path / f'{name}.npy'}' is not as it was written: its values do not have the digest "
+                    "that the manifest records, so what it says of the reads cannot be trusted.",
+                    hint="The file was changed or damaged; copy the corpus again, or prepare it again.",
+                )
+
     @cached_property
     def _maps(self) -> dict[str, Array]:
         return {}
@@ -338,7 +363,7 @@ class Corpus:
             expected = self.manifest.columns[name]
             try:
                 array = np.load(path, mmap_mode="r", allow_pickle=False)
-            except (OSError, ValueError) as error:
+            except (OSError, ValueError, EOFError) as error:
                 raise InputError(f"Cannot read column file '{path}': {error}.") from error
             if list(array.shape) != expected["shape"] or array.dtype.str != expected["dtype"]:
                 raise InputError(

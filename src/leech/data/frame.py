@@ -28,7 +28,9 @@ from leech.errors import MismatchError
 MIN_VOTES = 3
 """Votes needed before a frame is believed or refused."""
 
-_MIN_CORRELATION = 0.3
+MIN_CORRELATION = 0.3
+"""A read's correlation with expected levels below which it says nothing."""
+
 _MIN_LEAD = 0.2
 _MIN_BASES = 20
 
@@ -102,7 +104,7 @@ def judge_frame(
     right = max((pair[0] for pair in tables), key=_mean)
     wrong = max((pair[1] for pair in tables), key=_mean)
     best = max(range(len(centres)), key=lambda index: _mean(tables[index][0]))
-    decisive = np.maximum(right, wrong) >= _MIN_CORRELATION
+    decisive = np.maximum(right, wrong) >= MIN_CORRELATION
     votes_for = int((decisive & (right - wrong >= _MIN_LEAD)).sum())
     votes_against = int((decisive & (wrong - right >= _MIN_LEAD)).sum())
     if votes_against >= MIN_VOTES and votes_against > votes_for:
@@ -110,11 +112,7 @@ def judge_frame(
         raise MismatchError(
             f"The signal seems to run {other} in time, not {expected}: of {len(evidence)} reads, {votes_against} fit the "
             f"expected levels better that way and {votes_for} do not. Every chunk would hold another base's current.",
-            hint=(
-                "For DNA give --no-reverse-signal; for RNA check that the BAM's moves are as the basecaller wrote them."
-                if reverse_signal
-                else "--no-reverse-signal is for DNA: leave it out for direct RNA."
-            ),
+            hint=_frame_hint(reverse_signal, None if table is None else kmer_centre),
         )
     return FrameVerdict(
         votes_for=votes_for,
@@ -124,6 +122,14 @@ def judge_frame(
         other_correlation=float(np.median(wrong)) if len(evidence) else None,
         kmer_centre=None if table is None else (centres[best] if len(evidence) or kmer_centre is not None else None),
     )
+
+
+def _frame_hint(reverse_signal: bool, given_centre: int | None) -> str:
+    if given_centre is not None:
+        return f"Leave out --kmer-centre {given_centre}, which may be what does not fit; then the data choose it."
+    if reverse_signal:
+        return "For DNA give --no-reverse-signal; for RNA check that the BAM's moves are as the basecaller wrote them."
+    return "--no-reverse-signal is for DNA: leave it out for direct RNA."
 
 
 def _correlations(

@@ -18,7 +18,7 @@ from leech.config import to_mapping
 from leech.console import Table
 from leech.data.accounts import ladder_table
 from leech.data.config import InspectConfig
-from leech.data.corpus import SPLITS, UNUSED_CODE, Corpus
+from leech.data.corpus import SPLITS, UNUSED_CODE, Corpus, column_layout
 from leech.data.page import render_page
 from leech.data.reasons import REASONS, Counts
 from leech.data.squiggle import Spread, View, view
@@ -202,9 +202,11 @@ def inspect(path: Path, config: InspectConfig, *, force: bool, stamp: Stamp) -> 
     """Count what the corpus in folder ``path`` holds, look at some of its chunks, and write the page if one is asked for.
 
     :param force: replace a page that exists.
-    :raises InputError: no complete corpus there, or a page that exists.
+    :raises InputError: no complete corpus there, a damaged one, or a page that exists.
     """
     corpus = Corpus.open(path)
+    # The small columns only: codes and the numbers that place windows, without which nothing below means anything.
+    corpus.verify([name for name, (_, shape) in column_layout(corpus.recipe).items() if not shape] + ["split"])
     groups, junction = _count(corpus)
     seen = view(corpus, config.sample, config.examples, config.seed)
     result = Inspection(

@@ -8,7 +8,7 @@ and settings alone, so equal corpora have equal manifests wherever and whenever 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -20,6 +20,8 @@ from leech.provenance import digest_of, read_description
 
 FORMAT = "leech-corpus"
 SCHEMA_VERSION = 1
+
+_DAMAGED = "The manifest was edited or damaged; prepare the corpus again."
 
 
 @dataclass(frozen=True)
@@ -93,17 +95,24 @@ def write_manifest(
         "positive_label": positive_label,
         "settings": settings,
     }
-    # Where a source lies is no part of what it holds.
-    hashed = {**content, "sources": [[source.digest, source.weight] for source in sources]}
-    content["digest"] = digest_of(hashed)
+    content["digest"] = manifest_digest(content)
     (folder / "manifest.json").write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
     return build(Manifest, content, source="manifest")
+
+
+def manifest_digest(content: Mapping[str, Any]) -> str:
+    """Return the digest of a manifest's content, whatever digest it holds itself."""
+    hashed = {name: value for name, value in content.items() if name != "digest"}
+    # Where a source lies is no part of what it holds.
+    hashed["sources"] = [[source["digest"], source["weight"]] for source in content["sources"]]
+    return digest_of(hashed)
 
 
 def read_manifest(folder: Path) -> Manifest:
     """Read and check ``manifest.json``.
 
-    :raises InputError: no corpus there, an incomplete one, or a manifest that is not of this format and version.
+    :raises InputError: no corpus there, an incomplete one, a manifest that is not of this format and version, or one that
+        is not as it was written.
     """
     path = folder / "manifest.json"
     if not path.is_file():
@@ -112,6 +121,9 @@ def read_manifest(folder: Path) -> Manifest:
     remedy = "Prepare the corpus again with this version of leech."
     content = read_description(path, "corpus", form=FORMAT, schema_version=SCHEMA_VERSION, remedy=remedy)
     try:
-        return build(Manifest, content, source=str(path))
+        manifest = build(Manifest, content, source=str(path))
     except LeechError as error:
-        raise InputError(error.message, hint="The manifest was edited or damaged; prepare the corpus again.") from error
+        raise InputError(error.message, hint=_DAMAGED) from error
+    if manifest_digest(content) != manifest.digest:
+        raise InputError(f"'{path}' is not as it was written: its content does not have its digest.", hint=_DAMAGED)
+    return manifest

@@ -26,10 +26,10 @@ from leech.data.pod5 import BadFile
 from leech.data.reasons import Counts
 from leech.data.recipe import Recipe
 from leech.data.recut import record_inputs
-from leech.data.refine import RefinementTally
+from leech.data.refine import MARGIN_BASES, MIN_BASES, RefinementTally
 from leech.data.sites import BedSites, settle_labels, settle_sites
 from leech.data.stream import open_stream
-from leech.errors import InputError
+from leech.errors import ConfigError, InputError
 from leech.provenance import Stamp, atomic_folder
 
 
@@ -75,6 +75,9 @@ class PrepareResult:
         return [ladder_table(self.counts), junction_table(self.junction), *refinement_tables(self.refinement)]
 
 
+_FEW_REFINED = 0.5
+"""Share of refined reads below which a run that asked for refinement is told so."""
+
 JUNCTION_STATES = ("clean", "indel", "not_covered")
 """Names of the states of the motif in an alignment, by code of the column ``junction_indel``."""
 
@@ -104,6 +107,38 @@ def _by_label(junction: Mapping[tuple[str, int], int]) -> dict[str, dict[str, in
     }
 
 
+def _check_levels(recipe: Recipe, table: KmerTable) -> None:
+    """Refuse options that the k-mer table cannot serve.
+
+    :raises ConfigError: naming the option.
+    """
+    if recipe.kmer_centre is not None and recipe.kmer_centre >= table.size:
+        raise ConfigError(
+            f"--kmer-centre {recipe.kmer_centre} lies outside the k-mers of the table, whose positions are 0 to "
+            f"{table.size - 1}.",
+            hint="Leave it out, and the data choose it.",
+        )
+    if recipe.refinement != "none" and recipe.num_bases + 2 * MARGIN_BASES < MIN_BASES:
+        raise ConfigError(
+            f"--refinement needs at least {MIN_BASES} bases around the focus, and with --bases-before {recipe.bases_before} "
+            f"and --bases-after {recipe.bases_after} it has {recipe.num_bases + 2 * MARGIN_BASES}: no read could be refined.",
+            hint=f"Keep at least {MIN_BASES - 2 * MARGIN_BASES} bases, or use --refinement none.",
+        )
+
+
+def _warn_unrefined(tally: RefinementTally) -> None:
+    share = tally.refined_share
+    if share is not None and share < _FEW_REFINED:
+        logger.warning(
+            "Boundaries of only %.1f%% of the reads were refined: %d had fewer than %d bases with signal and a known level "
+            "around the focus, %d would have fitted the levels worse.",
+            100 * share,
+            tally.outcomes["unrefinable"],
+            MIN_BASES,
+            tally.outcomes["kept_moves"],
+        )
+
+
 def prepare(
     sources: ReadSources,
     recipe: Recipe,
@@ -120,12 +155,13 @@ def prepare(
     :param recipe: what is cut; the k-mer table's digest and centre are filled in here.
     :param output: folder of the corpus; appears when it is complete.
     :param force: replace an existing folder.
-    :raises ConfigError: refinement is asked for without a k-mer table.
+    :raises ConfigError: refinement is asked for without a k-mer table or within too few bases, or a k-mer has no such centre.
     :raises InputError: unusable files, or no usable record at all.
     :raises MismatchError: the reads contradict the recipe's signal frame, or refinement lowers their level correlation.
     """
     table = None if config.kmer_table is None else KmerTable.load(config.kmer_table)
     if table is not None:
+        _check_levels(recipe, table)
         recipe = replace(recipe, kmer_table_sha256=table.sha256, kmer_size=table.size)
     elif recipe.kmer_centre is not None:
         raise InputError("A k-mer centre was given without a k-mer table.", hint="Add --kmer-table.")
@@ -177,6 +213,8 @@ def prepare(
         (folder / "frame.json").write_text(json.dumps(stream.frame.to_mapping(), indent=2) + "\n", encoding="utf-8")
         record_inputs(folder, output, sources)
         stamp.write(folder)
+    if refinement is not None:
+        _warn_unrefined(refinement)
     if num_context_cut:
         logger.warning(
             "%d of %d chunks hold more samples in %d + 1 + %d bases than fit into the window's %d + %d, and were cut at "

@@ -11,6 +11,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
+import zlib
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator
@@ -29,7 +30,7 @@ from leech.errors import ConfigError, InputError, MismatchError
 _MOST_DIGITS = 18
 """A longer number is no position, and no 64-bit integer."""
 
-_BED_REMARKS = ("#", "track", "browser")
+_BED_REMARKS = ("track", "browser")
 
 
 class Place(NamedTuple):
@@ -69,11 +70,13 @@ class BedSites:
         """Read a BED's text; see :meth:`load`."""
         places: dict[str, Place] = {}
         for number, line in _lines(text, name):
-            if line.startswith(_BED_REMARKS):
+            # By the whole word: a reference may be called track1.
+            if line.startswith("#") or line.split()[0] in _BED_REMARKS:
                 continue
             where = f"line {number} of BED '{name}'"
-            fields = line.split("\t") if "\t" in line else line.split()
-            if len(fields) < 3 or not (fields[1].isdecimal() and fields[2].isdecimal()):
+            # Spaces at the end of a name are no part of it: 'charged ' would be a state of its own.
+            fields = [field.strip() for field in line.split("\t")] if "\t" in line else line.split()
+            if len(fields) < 3 or not all(text.isdecimal() and len(text) <= _MOST_DIGITS for text in fields[1:3]):
                 raise InputError(
                     f"{where} is not 'reference, start, end': '{line}'.", hint="Columns are split by tabs."
                 )
@@ -153,7 +156,7 @@ class ReadSites:
                 )
             ids += read_id
             positions.append(int(position))
-            label = "" if label_column is None else fields[label_column]
+            label = "" if label_column is None else fields[label_column].strip()
             codes.append(labels.setdefault(label, len(labels)) if label else -1)
         if not positions:
             raise InputError(f"'{path}' lists no read.")
@@ -284,7 +287,7 @@ def _read(path: Path, what: str) -> bytes:
     try:
         raw = path.read_bytes()
         return gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"Cannot read {what} '{path}': {error}.") from error
 
 

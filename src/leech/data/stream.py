@@ -24,7 +24,7 @@ from leech.data.alignments import AlignmentReader, open_alignments
 from leech.data.anchors import Sites, find_sites, read_fasta
 from leech.data.chunks import CutResult, cut
 from leech.data.config import ReadSources
-from leech.data.frame import MIN_VOTES, FrameVerdict, gather_evidence, judge_frame
+from leech.data.frame import MIN_CORRELATION, MIN_VOTES, FrameVerdict, gather_evidence, judge_frame
 from leech.data.levels import KmerTable
 from leech.data.pod5 import BadFile, Pod5Index, SignalSource, find_pod5
 from leech.data.reads import AlignedRead, Examiner, describe_record
@@ -148,7 +148,7 @@ class ReadStream:
         tasks = ((job, _reads(job[1])) for job in jobs)
         try:
             for (records, answers), result in spread(
-                _cut_in_worker, tasks, workers, ahead=_BATCHES_AHEAD, start=_start_worker, arguments=(self._cutter,)
+                tasks, workers, ahead=_BATCHES_AHEAD, start=_start_worker, arguments=(self._cutter,)
             ):
                 yield _join(records, answers, result)
         except WorkerDiedError as error:
@@ -217,21 +217,11 @@ def _index_pod5(sources: ReadSources) -> Pod5Index:
     return index
 
 
-_worker: tuple[Cutter, SignalSource] | None = None
-"""A worker process's own cutter; set once when the process starts, and None everywhere else."""
-
-
-def _start_worker(cutter: Cutter) -> None:
-    global _worker
+def _start_worker(cutter: Cutter) -> Callable[[Sequence[AlignedRead]], CutResult]:
     # One decoding thread per process: the processes are the parallelism.
     os.environ["RAYON_NUM_THREADS"] = "1"
-    _worker = (cutter, SignalSource(cutter.files))
-
-
-def _cut_in_worker(reads: Sequence[AlignedRead]) -> CutResult:
-    assert _worker is not None
-    cutter, source = _worker
-    return cutter.cut(reads, source)
+    source = SignalSource(cutter.files)
+    return lambda reads: cutter.cut(reads, source)
 
 
 def _reads(answers: Iterable[AlignedRead | str]) -> list[AlignedRead]:
@@ -288,4 +278,10 @@ def _check_frame(
         )
     if table is not None:
         logger.info("K-mer centre: position %s of 0..%d.", verdict.kmer_centre, table.size - 1)
+        if verdict.is_decided and (verdict.correlation or 0.0) < MIN_CORRELATION:
+            logger.warning(
+                "The reads fit the levels of the k-mer table badly (median correlation %.2f), so expected levels mean little; "
+                "check that --kmer-table is of this pore, and leave out --kmer-centre.",
+                verdict.correlation,
+            )
     return verdict

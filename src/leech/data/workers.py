@@ -1,8 +1,11 @@
-"""Work spread over processes, with results in the order of the work.
+"""Worker processes that are given one task at a time, each over a pipe of its own.
 
-Hides: the pool, signals, and what becomes of processes when something goes wrong. Belongs here: nothing about what the work
-is; ``stream.py`` cuts reads with it, ``simulate/write.py`` makes them. Invariants: results come in the order of the tasks; a
-few tasks per worker are in flight at most, so memory does not grow with their number; no process outlives its parent.
+Hides: how processes start, how tasks and answers travel, and how all of it ends. Belongs here: processes; what a task is, is
+its module's. Invariants: answers are asked for in the order of the tasks; a worker that dies, at whatever moment, makes the
+answer it owed an error and never a wait without end; no worker outlives the process that started it.
+
+A pool whose workers share one pipe (``concurrent.futures``) cannot keep the second: a worker that is killed while it writes
+an answer leaves half a message and a lock that nobody releases, and its siblings hold the pipe open.
 """
 
 from __future__ import annotations
@@ -11,86 +14,158 @@ import multiprocessing
 import os
 import signal
 import threading
+import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from multiprocessing.process import BaseProcess
-from typing import Any, TypeVar
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection
+from queue import SimpleQueue
+from typing import Any, Generic, TypeVar
+
+from leech.errors import LeechError
 
 Task = TypeVar("Task")
-Result = TypeVar("Result")
+Answer = TypeVar("Answer")
 Kept = TypeVar("Kept")
 
+Start = Callable[..., Callable[[Task], Answer]]
+"""Runs in a worker when it starts; returns what answers its tasks."""
 
-class WorkerDiedError(Exception):
-    """A worker process ended before its result was there; what came before is right but incomplete."""
+
+class WorkerDiedError(LeechError):
+    """A worker process ended before it answered."""
+
+
+class Workers(Generic[Task, Answer]):
+    """A number of worker processes; use :func:`start_workers`."""
+
+    def __init__(self, number: int) -> None:
+        # Threads wait for the answers, so that this one can go on reading and writing.
+        self._threads = ThreadPoolExecutor(number, thread_name_prefix="worker")
+        self._idle: SimpleQueue[Connection] = SimpleQueue()
+        self._pipes: list[Connection] = []
+        self._processes: list[Any] = []
+
+    def submit(self, task: Task) -> Future[Answer]:
+        """Hand a task to the next idle worker.
+
+        The answer's error is what the worker raised, or :class:`WorkerDiedError`.
+        """
+        return self._threads.submit(self._ask, task)
+
+    def _start(self, number: int, start: Start[Task, Answer], arguments: tuple[Any, ...]) -> None:
+        # A fresh interpreter per worker: a fork would copy locked mutexes of the threads that run here.
+        context = multiprocessing.get_context("spawn")
+        for _ in range(number):
+            ours, theirs = context.Pipe()
+            self._pipes.append(ours)
+            process = context.Process(target=_serve, args=(theirs, start, arguments), daemon=True)
+            process.start()
+            self._processes.append(process)
+            # Once the worker alone holds its end, its death ends the pipe.
+            theirs.close()
+            self._idle.put(ours)
+
+    def _ask(self, task: Task) -> Answer:
+        pipe = self._idle.get()
+        try:
+            pipe.send(task)
+            is_answer, value = pipe.recv()
+        except (EOFError, OSError) as error:
+            raise WorkerDiedError("A worker process died before it had answered.") from error
+        finally:
+            self._idle.put(pipe)
+        if not is_answer:
+            raise value
+        answer: Answer = value
+        return answer
+
+    def _end(self, *, kill: bool) -> None:
+        if kill:
+            for process in self._processes:
+                process.kill()
+        self._threads.shutdown(wait=True, cancel_futures=True)
+        for pipe in self._pipes:
+            pipe.close()
+        for process in self._processes:
+            process.join()
+
+
+@contextmanager
+def start_workers(
+    number: int, start: Start[Task, Answer], arguments: tuple[Any, ...]
+) -> Iterator[Workers[Task, Answer]]:
+    """Start worker processes, and end them with the block: in order where it ends well, at once where it does not.
+
+    :param start: called in each worker with ``arguments``; both must travel to it.
+    """
+    workers: Workers[Task, Answer] = Workers(number)
+    try:
+        with _signals_held():
+            workers._start(number, start, arguments)
+        yield workers
+    except BaseException:
+        workers._end(kill=True)
+        raise
+    workers._end(kill=False)
 
 
 def spread(
-    work: Callable[[Task], Result],
     tasks: Iterable[tuple[Kept, Task]],
     workers: int,
     *,
     ahead: int,
-    start: Callable[..., None],
+    start: Start[Task, Answer],
     arguments: tuple[Any, ...],
-) -> Iterator[tuple[Kept, Result]]:
-    """Yield the result of every task, with what was to be kept of it here.
+) -> Iterator[tuple[Kept, Answer]]:
+    """Yield the answer to every task in the order of the tasks, with what was to be kept of it here.
 
-    :param work: what a worker does; a function of a module, like ``start``.
     :param tasks: pairs of what stays in this process and what travels to a worker.
-    :param ahead: tasks per worker that are taken before the first result is awaited.
-    :param start: called once in every worker, with ``arguments``.
-    :raises WorkerDiedError: a worker ended.
+    :param ahead: tasks per worker that are taken before the first answer is awaited.
+    :param start: see :func:`start_workers`.
+    :raises WorkerDiedError: a worker ended; what came before is right but incomplete.
     """
-    # A fresh interpreter per worker: a fork would copy locked mutexes of the threads that run here.
-    context = multiprocessing.get_context("spawn")
-    waiting: deque[tuple[Kept, Future[Result]]] = deque()
-    of_others = multiprocessing.active_children()
-    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker, initargs=(start, arguments))
-    try:
-        with _signals_held():
-            # A worker is started for each task that finds none idle, and none is idle before it has started.
-            for _ in range(workers):
-                pool.submit(_await_work)
+    waiting: deque[tuple[Kept, Future[Answer]]] = deque()
+    with start_workers(workers, start, arguments) as pool:
         for kept, task in tasks:
-            waiting.append((kept, pool.submit(work, task)))
+            waiting.append((kept, pool.submit(task)))
             if len(waiting) > ahead * workers:
-                yield _next(waiting)
+                kept, future = waiting.popleft()
+                yield kept, future.result()
         while waiting:
-            yield _next(waiting)
-    except BrokenProcessPool as error:
-        _end_children(of_others)
-        raise WorkerDiedError from error
-    except BaseException:
-        _end_children(of_others)
-        raise
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+            kept, future = waiting.popleft()
+            yield kept, future.result()
 
 
-def _next(waiting: deque[tuple[Kept, Future[Result]]]) -> tuple[Kept, Result]:
-    kept, future = waiting.popleft()
-    return kept, future.result()
-
-
-def _start_worker(start: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+def _serve(pipe: Connection, start: Start[Task, Answer], arguments: tuple[Any, ...]) -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    start(*arguments)
+    answer = start(*arguments)
+    try:
+        while True:
+            pipe.send(_answered(answer, pipe.recv()))
+    except (EOFError, OSError):
+        # Nobody asks any more.
+        return
+
+
+def _answered(answer: Callable[[Task], Answer], task: Task) -> tuple[bool, Answer | Exception]:
+    try:
+        return True, answer(task)
+    except LeechError as error:
+        return False, error
+    except Exception:
+        # An error of another kind is a bug: its traceback is what helps, and it may not travel itself.
+        return False, RuntimeError(f"in a worker process:\n{traceback.format_exc()}")
 
 
 def _end_with_parent() -> None:
-    """Kill this process once its parent is gone, which a worker waiting for work would never notice."""
+    """Kill this process once its parent is gone, which a worker at work would not notice."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()
     os.kill(os.getpid(), signal.SIGKILL)
-
-
-def _await_work() -> None:
-    """Do nothing, in a worker that starts for it."""
 
 
 @contextmanager
@@ -107,6 +182,8 @@ def _signals_held() -> Iterator[None]:
         number: signal.signal(number, lambda caught_number, _: caught.append(caught_number))
         for number in (signal.SIGINT, signal.SIGTERM)
     }
+    # Its own start would unblock what is blocked here.
+    resource_tracker.ensure_running()
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -116,12 +193,3 @@ def _signals_held() -> Iterator[None]:
             signal.signal(number, handler)
         for held in caught:
             signal.raise_signal(held)
-
-
-def _end_children(but: Iterable[BaseProcess]) -> None:
-    """Kill the child processes that are not among ``but``.
-
-    A pool that breaks while it starts a worker would wait for that worker for ever.
-    """
-    for child in set(multiprocessing.active_children()) - set(but):
-        child.kill()

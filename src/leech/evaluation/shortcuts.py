@@ -65,10 +65,11 @@ def check(
     """Probe a corpus for shortcuts, and record the result as ``check.json`` in its folder.
 
     :param output: a second file for the record; None for none.
-    :raises InputError: fewer than two labels, or too few reads of one.
+    :raises InputError: fewer than two labels, too few reads of one, or a damaged corpus.
     :raises ConfigError: a control window that lies too near to the site.
     """
     corpus = Corpus.open(path)
+    corpus.verify()
     given = _open_control(corpus, config)
     reads = _draw(corpus, config)
     with ExitStack() as stack:

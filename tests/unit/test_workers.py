@@ -1,0 +1,100 @@
+"""Worker processes: answers in order, errors that travel, and deaths that are no wait without end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+
+import pytest
+
+from leech.data.workers import WorkerDiedError, start_workers
+from leech.errors import InputError
+
+LIMIT_S = 30
+
+
+def squares(start):
+    return lambda number: start + number**2
+
+
+def failing():
+    def answer(number):
+        if number == 1:
+            raise InputError("bad file", hint="copy it again")
+        raise KeyError("a bug")
+
+    return answer
+
+
+def dying_in_the_middle_of_an_answer():
+    """Return a task that is killed once a part of a large answer is in the pipe."""
+
+    def answer(number):
+        # The pipe holds far less than the answer, so the write is under way when the time is over.
+        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGKILL)).start()
+        return bytes(50_000_000)
+
+    return answer
+
+
+def test_every_task_is_answered_and_no_process_is_left():
+    with start_workers(2, squares, (10,)) as workers:
+        answers = [workers.submit(number) for number in range(20)]
+        # 10 + n * n.
+        assert [answer.result(LIMIT_S) for answer in answers] == [10 + number * number for number in range(20)]
+        processes = list(workers._processes)
+    assert [process.exitcode for process in processes] == [0, 0]
+
+
+def test_errors_of_a_task_come_back_and_the_worker_goes_on():
+    with start_workers(1, failing, ()) as workers:
+        with pytest.raises(InputError) as meant:
+            workers.submit(1).result(LIMIT_S)
+        with pytest.raises(RuntimeError, match="KeyError: 'a bug'"):
+            workers.submit(2).result(LIMIT_S)
+    assert (meant.value.message, meant.value.hint) == ("bad file", "copy it again")
+
+
+def test_a_worker_killed_while_it_writes_an_answer_is_an_error_for_all_that_wait():
+    class SlowToRead:
+        """Reads half an answer and leaves the rest in the pipe until the worker is dead."""
+
+        def __init__(self, pipe, process):
+            self.pipe, self.process = pipe, process
+
+        def send(self, task):
+            self.pipe.send(task)
+
+        def recv(self):
+            os.read(self.pipe.fileno(), 1000)
+            self.process.join(LIMIT_S)
+            return self.pipe.recv()
+
+        def close(self):
+            self.pipe.close()
+
+    with start_workers(1, dying_in_the_middle_of_an_answer, ()) as workers:
+        workers._idle.put(SlowToRead(workers._idle.get(), workers._processes[0]))
+        for answer in [workers.submit(0), workers.submit(1)]:
+            with pytest.raises(WorkerDiedError):
+                answer.result(LIMIT_S)
+
+
+def test_what_goes_wrong_outside_ends_workers_that_are_busy():
+    processes, answers = [], []
+
+    def interrupted():
+        with start_workers(2, sleepers, ()) as workers:
+            processes.extend(workers._processes)
+            answers.extend(workers.submit(0) for _ in range(4))
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert [process.exitcode for process in processes] == [-signal.SIGKILL] * 2
+    assert all(answer.done() for answer in answers)
+
+
+def sleepers():
+    return lambda _: threading.Event().wait(600)
