@@ -8,7 +8,7 @@ rule predict:
     output:
         bam=f"{config['results']}/calls/{{sample}}.bam",
         tables=multiext(
-            f"{config['results']}/tables/{{sample}}",
+            f"{config['results']}/tables/{{sample}}/{{sample}}",
             ".charging_prob.tsv.gz",
             ".charging.cpm.tsv.gz",
             ".charging_calls.tsv.gz",
