@@ -84,7 +84,7 @@ def written_out(rule, config):
         name = match.group(1)
         if name == "params.options":
             return shlex.join(getattr(pipeline, options.group(1))(config, *([SAMPLES] if options.group(2) else [])))
-        return "2" if name in {"threads", "params.threads_a_rank"} else name.replace(".", "_")
+        return "2" if name == "threads" else name.replace(".", "_")
 
     return re.sub(r"\{([\w.]+)(?::q)?\}", word, rule.shell)
 
