@@ -36,6 +36,7 @@ include: "workflows/rules/filter.smk"
 include: "workflows/rules/corpus.smk"
 include: "workflows/rules/model.smk"
 include: "workflows/rules/predict.smk"
+include: "workflows/rules/report.smk"
 
 
 rule all:

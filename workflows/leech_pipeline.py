@@ -20,7 +20,7 @@ Config = Mapping[str, Any]
 Row = Mapping[str, str]
 
 THREADS_A_RANK = 2
-"""One computes, one fetches the next batches."""
+"""One computes and one fetches. Two that compute wait for each other on a busy machine: 8 times slower when measured."""
 
 MAPPED_CORPUS_LIMIT_MB = 32_000
 """Of a larger corpus only so much is asked to stay in memory: its pages can be dropped and read again."""
@@ -209,6 +209,17 @@ def predict_options(config: Config) -> list[str]:
     return _flags([("--config", config["predict"]["options"])])
 
 
+def report_options(config: Config, samples: Mapping[str, Row]) -> list[str]:
+    """Return the flags of ``leech report`` that name what there is to show, beside the model."""
+    results = config["results"]
+    folders = [f"{results}/tables/{sample}" for sample in called_samples(samples, config)]
+    options = ["--calls", *folders] if folders else []
+    if not config["model"]:
+        found = {"metrics": "metrics.json", "scores": "scores.tsv.gz", "corpus": "corpus"}
+        options += _flags((f"--{flag}", f"{results}/{name}") for flag, name in found.items())
+    return options
+
+
 def train_ranks(config: Config) -> int:
     """Return the processes that train."""
     return max(1, int(config["train_gpus"]))
@@ -302,9 +313,19 @@ class Places:
         made = "model.calibrated" if self.config["calibrate"]["enabled"] else "model"
         return str(self.config["model"] or f"{self.results}/{made}")
 
+    def called(self) -> list[str]:
+        """Return the samples that are called."""
+        return called_samples(self.samples, self.config)
+
+    def tested(self) -> list[str]:
+        """Return what testing a model leaves, where one is trained here."""
+        if self.config["model"]:
+            return []
+        return [f"{self.results}/{name}" for name in ("metrics.json", "scores.tsv.gz", "corpus")]
+
     def targets(self) -> list[str]:
         """Return what the pipeline is there to make."""
-        calls = [f"{self.results}/calls/{sample}.bam" for sample in called_samples(self.samples, self.config)]
-        if self.config["model"]:
-            return calls
-        return [*calls, *(f"{self.results}/{name}" for name in ("corpus.html", "check.json", "metrics.json"))]
+        calls = [f"{self.results}/calls/{sample}.bam" for sample in self.called()]
+        pages = [f"{self.results}/report.html"] if calls or not self.config["model"] else []
+        trained = [] if self.config["model"] else [f"{self.results}/{name}" for name in ("corpus.html", "check.json")]
+        return [*calls, *self.tested()[:2], *trained, *pages]

@@ -27,6 +27,10 @@ def load_pipeline():
 pipeline = load_pipeline()
 
 
+SAMPLES = {name: {"bam": "b", "label": label, "flow_cell": ""} for name, label in {"a": "charged", "b": ""}.items()}
+"""A sample sheet of two, as the rules see it."""
+
+
 class Rule(NamedTuple):
     name: str
     directives: dict[str, str]
@@ -74,13 +78,13 @@ def settle(**given):
 
 def written_out(rule, config):
     """Return a rule's command with words in the place of snakemake's braces; flags made from ``config`` are the real ones."""
-    options = re.search(r"\boptions=pipeline\.(\w+)\(config\)", rule.directives.get("params", ""))
+    options = re.search(r"\boptions=pipeline\.(\w+)\(config(, SAMPLES)?\)", rule.directives.get("params", ""))
 
     def word(match):
         name = match.group(1)
         if name == "params.options":
-            return shlex.join(getattr(pipeline, options.group(1))(config))
-        return "2" if name in {"threads", "params.threads_a_rank"} else name.replace(".", "_")
+            return shlex.join(getattr(pipeline, options.group(1))(config, *([SAMPLES] if options.group(2) else [])))
+        return "2" if name == "threads" else name.replace(".", "_")
 
     return re.sub(r"\{([\w.]+)(?::q)?\}", word, rule.shell)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).parents[2]
-LIMIT_S = 500
+LIMIT_S = 900
 
 
 def program(name):

@@ -85,7 +85,7 @@ def test_with_a_model_nothing_is_trained_and_labels_are_not_needed():
     config = settle(model="m", predict={"labelled": False})
     samples = pipeline.settle_samples([row("a"), row("b", "charged")], config)
     places = pipeline.Places(config, samples)
-    assert places.targets() == ["results/calls/a.bam", "results/calls/b.bam"]
+    assert places.targets() == ["results/calls/a.bam", "results/calls/b.bam", "results/report.html"]
     assert places.corpora() == []
     assert places.model() == "m"
 

@@ -116,7 +116,7 @@ def test_every_rule_says_where_it_writes_and_what_it_needs(rule):
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 def test_everything_that_may_hold_a_space_is_quoted_and_all_that_is_said_goes_to_the_log(rule):
-    numbers = {"threads", "params.threads_a_rank", "params.device"}
+    numbers = {"threads", "params.device"}
     unquoted = set(re.findall(r"\{([\w.]+)\}", rule.shell)) - numbers
     assert unquoted == set()
     assert re.search(r"(?:&>|2>) \{log:q\}$", rule.shell)

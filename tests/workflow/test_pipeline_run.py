@@ -9,7 +9,9 @@ import subprocess
 import pytest
 from snakemake_runs import REPOSITORY, PipelineFolder, program, write_program
 
-READS = 150
+pytestmark = pytest.mark.timeout(1200)
+
+READS = 120
 
 CONFIG = """\
 samples: sample sheet.tsv
@@ -74,7 +76,7 @@ def folder(tmp_path_factory):
         )
     folder.write("config.yaml", CONFIG)
     folder.write("sample sheet.tsv", SHEET)
-    folder.write("train options.toml", "epochs = 4\nsave_minutes = 0.0\n")
+    folder.write("train options.toml", "epochs = 2\nsave_minutes = 0.0\n")
     write_program(folder.stand_ins / "leech", LEECH)
     return folder
 
@@ -109,15 +111,17 @@ def test_what_was_killed_left_nothing_under_a_final_name(finished):
     assert not {"model", "model.calibrated", "metrics.json"} & left
 
 
-def test_everything_up_to_the_calls_is_there(finished):
+def test_everything_up_to_the_report_is_there(finished):
     results, _ = finished
     metrics = json.loads((results / "metrics.json").read_text())
     assert "model.calibrated" in metrics["model"]
     assert json.loads((results / "check.json").read_text())
     assert "<html" in (results / "corpus.html").read_text()
+    report = (results / "report.html").read_text()
     for sample in ("charged-1", "uncharged.1", "mixture"):
         assert (results / "calls" / f"{sample}.bam").stat().st_size > 0
-        with gzip.open(results / "tables" / f"{sample}.charging_calls.tsv.gz", "rt") as table:
+        assert sample in report
+        with gzip.open(results / "tables" / sample / f"{sample}.charging_calls.tsv.gz", "rt") as table:
             assert len(table.readlines()) > READS
     with gzip.open(results / "scores.tsv.gz", "rt") as table:
         assert len(table.readlines()) > 20
@@ -130,7 +134,7 @@ def test_every_job_left_a_log_and_a_benchmark(finished):
         for kind in ("logs", "benchmarks")
     )
     assert logs == benchmarks
-    assert len(logs) == 2 + 3 + 3 + 3  # prepare, predict; merge, inspect, check; train, calibrate, test
+    assert len(logs) == 2 + 3 + 3 + 3 + 1  # prepare, predict; merge, inspect, check; train, calibrate, test; report
 
 
 def test_a_second_run_has_nothing_to_do(folder, finished):

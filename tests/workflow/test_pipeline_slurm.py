@@ -11,6 +11,8 @@ import shlex
 import pytest
 from snakemake_runs import REPOSITORY, PipelineFolder, write_program
 
+pytestmark = pytest.mark.timeout(1200)
+
 CONFIG = """\
 samples: samples.tsv
 reference: reference.fa

@@ -24,10 +24,8 @@ rule train:
         lsf_extra=pipeline.lsf_gpus(config["train_gpus"]),
     params:
         options=pipeline.train_options(config),
-        threads_a_rank=pipeline.THREADS_A_RANK,
     shell:
-        "OMP_NUM_THREADS={params.threads_a_rank}"
-        " leech model train --data {input.corpus:q} --resume {params.options:q} -o {output.model:q} &> {log:q}"
+        "OMP_NUM_THREADS=1 leech model train --data {input.corpus:q} --resume {params.options:q} -o {output.model:q} &> {log:q}"
 
 
 rule calibrate:
@@ -43,7 +41,7 @@ rule calibrate:
         f"{config['results']}/benchmarks/calibrate.tsv"
     conda:
         "../envs/leech.yaml"
-    threads: 2
+    threads: 1
     resources:
         mem_mb=lambda wildcards, input: pipeline.score_memory_mb(corpora=input.corpora),
         runtime=config["runtime"]["test"],
@@ -68,7 +66,7 @@ rule test:
         f"{config['results']}/benchmarks/test.tsv"
     conda:
         "../envs/leech.yaml"
-    threads: 2
+    threads: 1
     resources:
         mem_mb=lambda wildcards, input: pipeline.score_memory_mb(corpora=input.corpora),
         runtime=config["runtime"]["test"],

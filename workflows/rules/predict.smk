@@ -7,12 +7,7 @@ rule predict:
         named=pipeline.given(config["predict"]["options"]),
     output:
         bam=f"{config['results']}/calls/{{sample}}.bam",
-        tables=multiext(
-            f"{config['results']}/tables/{{sample}}",
-            ".charging_prob.tsv.gz",
-            ".charging.cpm.tsv.gz",
-            ".charging_calls.tsv.gz",
-        ),
+        tables=directory(f"{config['results']}/tables/{{sample}}"),
     log:
         f"{config['results']}/logs/predict/{{sample}}.log",
     benchmark:
@@ -25,8 +20,7 @@ rule predict:
         runtime=config["runtime"]["predict"],
     params:
         options=pipeline.predict_options(config),
-        tables=lambda wildcards, output: Path(output.tables[0]).parent,
     shell:
         "leech predict --model {input.model:q} --pod5 {input.pod5:q} --bam {input.bam:q} --reference {input.reference:q}"
-        " --sample {wildcards.sample:q} --tables {params.tables:q} --workers {threads} --device cpu {params.options:q}"
+        " --sample {wildcards.sample:q} --tables {output.tables:q} --workers {threads} --device cpu {params.options:q}"
         " -o {output.bam:q} &> {log:q}"
