@@ -4,9 +4,11 @@ PYTHON ?= $(shell python3.11 -c 'print("python3.11")' 2>/dev/null || echo python
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed-from-lock
-SOURCES := src tests benchmarks .github/scripts
+PIPELINE_VENV := .venv-pipeline
+PIPELINE_INSTALLED := $(PIPELINE_VENV)/.installed-from-lock
+SOURCES := src tests benchmarks workflows .github/scripts
 
-.PHONY: demo test lint bench cli-docs
+.PHONY: demo test lint bench cli-docs pipeline
 
 demo: $(INSTALLED)
 	$(BIN)/leech demo --force
@@ -29,6 +31,14 @@ bench: $(INSTALLED)
 cli-docs: $(INSTALLED)
 	$(BIN)/python -m leech.cli.reference > docs/cli.md.partial
 	mv docs/cli.md.partial docs/cli.md
+
+# Snakemake, in an environment of its own; tests of the pipeline that need it are skipped where it is not there.
+pipeline: $(INSTALLED) $(PIPELINE_INSTALLED)
+
+$(PIPELINE_INSTALLED): workflows/requirements.lock
+	$(PYTHON) -m venv $(PIPELINE_VENV)
+	$(PIPELINE_VENV)/bin/python -m pip install --requirement workflows/requirements.lock
+	touch $@
 
 # The stamp is touched last, so that an installation which stopped half-way is begun again.
 $(INSTALLED): requirements.lock pyproject.toml

@@ -61,7 +61,7 @@ def environment() -> dict[str, str]:
 
 def simulate(folder: Path, reads: int) -> Path:
     # Batches of 500 reads as prepare sees them; no nuisance changes how much work a read is.
-    command = ["data", "simulate", "-o", str(folder), "--reads", str(reads), "--charged-fraction", "0.5", "-q"]
+    command = ["data", "simulate", "-o", str(folder), "--reads", str(reads), "--pod5-reads", str(reads), "-q"]
     subprocess.run([sys.executable, "-c", PREPARE, *command], check=True, env=environment(), capture_output=True)
     return folder
 

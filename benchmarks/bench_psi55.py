@@ -23,10 +23,9 @@ from sklearn.metrics import roc_auc_score
 
 from leech.config import build
 from leech.console import SilentProgress
-from leech.data.compose import assign_splits, merge
+from leech.data.compose import merge
 from leech.data.config import MergeConfig, PrepareConfig, ReadSources
-from leech.data.corpus import SPLITS, Corpus, write_array
-from leech.data.manifest import write_manifest
+from leech.data.corpus import Corpus
 from leech.data.prepare import prepare
 from leech.data.recipe import Recipe
 from leech.evaluation.evaluate import score
@@ -41,7 +40,7 @@ SITES = {"site": 2, "control": -33}
 FOLDS = 5
 
 
-def prepare_site(data: Path, work: Path, name: str, stamp: Stamp) -> Path:
+def prepare_site(data: Path, work: Path, name: str, stamp: Stamp) -> list[Path]:
     folder = data / "ecoli_psi55"
     recipe = build(Recipe, {"motif": "GTTC", "motif_offset": SITES[name], "motif_occurrence": "last"})
     libraries = []
@@ -58,57 +57,33 @@ def prepare_site(data: Path, work: Path, name: str, stamp: Stamp) -> Path:
         settings = build(PrepareConfig, {"label": label})
         prepare(sources, recipe, settings, output, force=False, progress=SilentProgress(), stamp=stamp)
         libraries.append(output)
-    merged = work / f"{name}-merged"
-    merge(libraries, build(MergeConfig, {"positive_label": "wt"}), merged, force=False, stamp=stamp)
-    return merged
-
-
-def with_fold(merged: Corpus, fold: int, seed: int, output: Path) -> Path:
-    """Write the merged corpus again with one fold as test and an eighth of the rest as validation."""
-    parents, labels = merged.column("parent_id"), merged.column("label").astype(np.int64)
-    folds = assign_splits(parents, labels, [1 / FOLDS] * FOLDS, seed)
-    split = np.full(len(merged), SPLITS.index("test"), dtype=np.uint8)
-    rest = np.flatnonzero(folds != fold)
-    split[rest] = assign_splits(parents[rest], labels[rest], [0.875, 0.125, 0.0], seed + 1000)
-    output.mkdir()
-    manifest = merged.manifest
-    write_manifest(
-        output,
-        kind="merged",
-        num_chunks=len(merged),
-        recipe=merged.recipe,
-        columns={"split": write_array(output / "split.npy", split)},
-        categories=manifest.categories,
-        counts=manifest.counts,
-        runs=manifest.runs,
-        settings={"fold": fold, "seed": seed},
-        sources=manifest.sources,
-        positive_label=manifest.positive_label,
-    )
-    return output
+    return libraries
 
 
 def cross_validate(
-    merged: Path, seed: int, work: Path, stamp: Stamp, overrides: dict[str, object]
+    libraries: list[Path], name: str, seed: int, work: Path, stamp: Stamp, overrides: dict[str, object]
 ) -> tuple[float, float]:
     """Return the pooled AUROC and the longest training in seconds."""
-    corpus = Corpus.open(merged)
-    pooled = np.full(len(corpus), np.nan)
+    positive: list[np.ndarray] = []
+    pooled: list[np.ndarray] = []
     longest = 0.0
-    for fold in range(FOLDS):
-        data = with_fold(corpus, fold, seed, work / f"{merged.name}-{seed}-{fold}")
-        model = work / f"model-{merged.name}-{seed}-{fold}"
+    for fold in range(1, FOLDS + 1):
+        data = work / f"{name}-{seed}-{fold}"
+        choices = {"positive_label": "wt", "folds": FOLDS, "fold": fold, "split": [0.875, 0.125, 0.0], "seed": seed}
+        merge(libraries, build(MergeConfig, choices), data, force=False, stamp=stamp)
+        model = work / f"model-{name}-{seed}-{fold}"
         start = time.monotonic()
         config = build(TrainConfig, {"seed": seed, "device": "cpu", **overrides})
         train(config, data, model, force=False, progress=SilentProgress(), stamp=stamp)
         longest = max(longest, time.monotonic() - start)
-        loaded = load_bundle(model)
-        folded = Corpus.open(data)
-        rows = folded.rows("test")
-        scores = score(loaded.network, folded, rows, loaded.bundle.spec.features, 512, torch.device("cpu"))
-        pooled[rows] = scores.p
-    positive = corpus.column("label") == corpus.labels.index("wt")
-    return float(roc_auc_score(positive, pooled)), longest
+        loaded, corpus = load_bundle(model), Corpus.open(data)
+        scores = score(
+            loaded.network, corpus, corpus.rows("test"), loaded.bundle.spec.features, 512, torch.device("cpu")
+        )
+        pooled.append(scores.p)
+        positive.append(scores.labels == corpus.labels.index("wt"))
+    assert sum(map(len, pooled)) == sum(len(Corpus.open(library)) for library in libraries), "every read once"
+    return float(roc_auc_score(np.concatenate(positive), np.concatenate(pooled))), longest
 
 
 def main() -> None:
@@ -126,10 +101,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         for site in arguments.sites:
-            merged = prepare_site(arguments.data, work, site, stamp)
+            libraries = prepare_site(arguments.data, work, site, stamp)
             values = []
             for seed in range(arguments.seeds):
-                value, seconds = cross_validate(merged, seed, work, stamp, overrides)
+                value, seconds = cross_validate(libraries, site, seed, work, stamp, overrides)
                 values.append(value)
                 lines.append(f"| {site} | {seed} | {value:.4f} | {seconds:.0f} |")
                 print(lines[-1], flush=True)

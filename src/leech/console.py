@@ -138,13 +138,28 @@ class BarProgress:
     @contextmanager
     def task(self, name: str, *, unit: str, total: int | None = None) -> Iterator[Task]:
         """Begin a task."""
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            ProgressColumn,
+            TextColumn,
+            TimeRemainingColumn,
+        )
+        from rich.progress import Task as RichTask
+        from rich.text import Text
+
+        class Speed(ProgressColumn):
+            def render(self, task: RichTask) -> Text:
+                speed = task.finished_speed or task.speed
+                return Text("" if speed is None else f"{speed:.0f}/s" if speed >= 10 else f"{speed:.2g}/s")
 
         columns = (
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
             TextColumn(unit),
+            Speed(),
             TimeRemainingColumn(elapsed_when_finished=True),
             TextColumn("{task.fields[text]}"),
         )

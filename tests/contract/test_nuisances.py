@@ -7,12 +7,14 @@ from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pysam
 import pytest
 
 from leech.config import build
 from leech.console import SilentProgress
 from leech.data.config import PrepareConfig, ReadSources
+from leech.data.corpus import Corpus
 from leech.data.prepare import prepare
 from leech.data.reasons import REASONS, USED
 from leech.data.recipe import Recipe
@@ -35,8 +37,6 @@ PLAIN = {
 """Every other oddity is there too, so that what comes first in the examination of a record is right."""
 
 SHARE = 0.4
-UNREADABLE_FILES = {"truncated_pod5"}
-"""Nuisances of whole files, which are tested on their own."""
 
 
 class Library(NamedTuple):
@@ -90,7 +90,7 @@ def sound(tmp_path_factory):
     return make(tmp_path_factory.mktemp("sound") / "l", "modified_bases=0")
 
 
-@pytest.fixture(scope="module", params=sorted(NUISANCES.keys() - UNREADABLE_FILES))
+@pytest.fixture(scope="module", params=sorted(NUISANCES))
 def hit(request, tmp_path_factory):
     """(the nuisance, reads of which some have it)."""
     others = () if request.param == "modified_bases" else ("modified_bases=0",)
@@ -126,7 +126,7 @@ def test_reads_that_it_does_not_hit_are_the_same_with_and_without_it(hit, sound)
 
 def test_reads_that_it_hits_are_other_reads_than_without_it(hit, sound):
     nuisance, library = hit
-    in_signal_only = {"constant_signal", "corrupt_signal", "repeated_pod5", "zero_calibration"}
+    in_signal_only = {"constant_signal", "corrupt_signal", "truncated_pod5", "repeated_pod5", "zero_calibration"}
     for row in library.truth:
         if row["nuisances"] and sound.by_id[row["read_id"]]["parent_id"] == row["read_id"]:
             is_same = library.records.get(row["read_id"]) == sound.records[row["read_id"]]
@@ -142,15 +142,30 @@ def test_every_nuisance_says_what_it_is_and_names_an_outcome():
     assert len(exclusive) > 15
 
 
+def test_the_page_on_simulated_runs_lists_every_nuisance_with_its_outcome():
+    text = Path(__file__).parents[2].joinpath("docs", "simulate.md").read_text(encoding="utf-8")
+    rows = [line for line in text.splitlines() if line.startswith("| `") and line.endswith((" yes |", " |  |"))]
+    assert rows == [
+        f"| `{one.name}` | {one.meaning} | `{one.outcome}` | {'yes' if one.is_exclusive else ''} |"
+        for one in NUISANCES.values()
+    ]
+
+
 def test_all_at_once_are_counted_as_the_truth_says(tmp_path):
-    exclusive = [name for name, one in NUISANCES.items() if one.is_exclusive and name not in UNREADABLE_FILES]
+    exclusive = [name for name, one in NUISANCES.items() if one.is_exclusive]
     shared = [name for name, one in NUISANCES.items() if not one.is_exclusive]
-    words = [*(f"{name}=0.04" for name in exclusive), *(f"{name}=0.5" for name in shared)]
+    words = [*(f"{name}=0.035" for name in exclusive), *(f"{name}=0.5" for name in shared)]
     library = make(tmp_path / "l", *words, reads=600, runs=2, flow_cells=2, pod5_reads=60)
     found = {name for row in library.truth for name in row["nuisances"].split(",") if name}
     assert found == {*exclusive, *shared}
     assert max(len([name for name in row["nuisances"].split(",") if name in exclusive]) for row in library.truth) == 1
     assert counted(library) == library.outcomes
+    # The chunks of each tRNA are the usable reads that the table of fractions counts.
+    corpus = Corpus.open(library.folder.with_suffix(".corpus"))
+    found = np.bincount(corpus.column("reference"), minlength=len(corpus.categories["reference"])).tolist()
+    with (library.folder / "fractions.tsv").open(newline="") as file:
+        usable = {row["reference"]: int(row["usable"]) for row in csv.DictReader(file, delimiter="\t")}
+    assert dict(zip(corpus.categories["reference"], found, strict=True)) == usable
 
 
 def test_a_calibration_of_nothing_is_refused_where_picoamperes_are_wanted(tmp_path):
@@ -174,10 +189,9 @@ def test_a_file_that_is_cut_short_is_named_and_its_reads_are_not_there(tmp_path)
     lost = [row for row in library.truth if "truncated_pod5" in row["nuisances"]]
     assert len(lost) > 15
     assert {row["in_pod5"] for row in lost} == {"0"}
-    with pytest.raises(InputError, match="truncated"):
-        counted(library, pod5=[library.pod5 / "truncated.pod5"])
-    whole = [path for path in library.pod5.rglob("*.pod5") if path.name != "truncated.pod5"]
-    assert counted(library, pod5=whole) == library.outcomes
+    with pytest.raises(InputError, match=r"truncated\.pod5"):
+        counted(library, strict=True)
+    assert counted(library) == library.outcomes
 
 
 @pytest.mark.parametrize(

@@ -178,3 +178,56 @@ def test_two_hundred_files_are_read_with_few_handles(tmp_path):
     )
     assert run.returncode == 0, run.stderr
     assert '"used": 200' in run.stdout
+
+
+@pytest.fixture
+def simulating(tmp_path):
+    """A simulation with two workers that would take minutes; (its process, its workers) once it writes."""
+    words = ["data", "simulate", "-o", str(tmp_path / "library"), "--reads", "1000000", "--workers", "2"]
+    process = subprocess.Popen(
+        [*LEECH, *words], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True
+    )
+    workers = wait_for(lambda: children(process.pid), "workers")
+    wait_for(lambda: any(file.stat().st_size > 0 for file in tmp_path.rglob("records.sam")), "the first records")
+    yield process, workers
+    if process.poll() is None:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize(
+    ("whom", "number", "code", "words"),
+    [
+        ("all", signal.SIGINT, 130, "interrupted: nothing unfinished"),
+        ("parent", signal.SIGTERM, 143, "interrupted: nothing unfinished"),
+        ("worker", signal.SIGKILL, 1, "A worker process died"),
+    ],
+)
+def test_a_simulation_that_is_ended_says_so_and_leaves_nothing(simulating, tmp_path, whom, number, code, words):
+    process, workers = simulating
+    if whom == "all":
+        os.killpg(process.pid, number)
+    else:
+        os.kill({"parent": process.pid, "worker": workers[0]}[whom], number)
+    _, errors = process.communicate(timeout=LIMIT_S)
+    wait_for(lambda: not any(map(alive, workers)), "the end of all workers")
+    assert (process.returncode, words in errors.decode(), "Traceback" in errors.decode()) == (code, True, False), errors
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("limit", [20_000, 400_000, 3_000_000])
+def test_a_disk_that_is_full_for_a_simulation_is_named(tmp_path, limit):
+    import resource
+
+    # 2,000 reads are a POD5 of 16 MB, 4 MB of SAM and a table of truth of 0.3 MB: each limit stops another file.
+    run = subprocess.run(
+        [*LEECH, "data", "simulate", "-o", str(tmp_path / "library")],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
+    )
+    assert run.returncode == 1, run.stderr
+    assert "Cannot write" in run.stderr
+    assert "Traceback" not in run.stderr
+    assert list(tmp_path.iterdir()) == []

@@ -17,6 +17,8 @@ from safetensors.torch import load_file, save_file
 from leech.data.recipe import Recipe
 from leech.errors import InputError, LeechError, MismatchError
 from leech.models.bundle import (
+    Achieved,
+    Figure,
     ModelBundle,
     OperatingPoint,
     copy_bundle,
@@ -191,6 +193,11 @@ def test_a_description_that_is_none_is_refused_by_file(model: Path, text: str) -
         (lambda m: m.update(labels=["", "x"], positive_label="x"), "must be two different names"),
         (lambda m: m["operating_point"].update(threshold_cl=256), "threshold_cl 256 must lie between 1 and 255"),
         (lambda m: m["operating_point"].update(threshold_cl=0), "threshold_cl 0 must lie between 1 and 255"),
+        (
+            lambda m: m["operating_point"].update(achieved={"test": {"tpr": 0.9}}),
+            "'operating_point.achieved.test.num_reads'",
+        ),
+        (lambda m: m["operating_point"].update(target={"tpr": 0.9}), "must name one of fpr, precision and recall"),
         (lambda m: m.update(calibration={}), "'calibration.method'"),
         (lambda m: m.update(calibration={"method": "platt", "scale": -1.0}), "must be above 0"),
         (lambda m: m["recipe"].update(samples_beyond=3), "unknown key 'samples_beyond'"),
@@ -293,11 +300,26 @@ def test_another_operating_point_may_be_chosen_later(model: Path) -> None:
 
 CALIBRATION = Calibration(method="isotonic", knots=((-1.5, 0.1), (2.25, 1 / 3)), num_reads=40, prevalence=0.5)
 
+ACHIEVED = Achieved(
+    num_reads=3,
+    num_positive=3,
+    tp=2,
+    fp=0,
+    tn=0,
+    fn=1,
+    tpr=Figure(2 / 3, (0.2, 0.9)),
+    fpr=Figure(None),
+    precision=Figure(1.0),
+    balanced_accuracy=Figure(None),
+    mcc=Figure(None),
+    f1=Figure(0.8),
+)
+
 
 def test_a_model_is_written_again_with_other_choices_and_all_that_lies_beside_it(model: Path, tmp_path: Path) -> None:
     (model / "history.jsonl").write_text("{}\n")
     (tmp_path / "new").mkdir()
-    point = OperatingPoint(threshold_cl=77, source="FPR", target={"fpr": 0.02}, achieved={"test": {"fpr": None}})
+    point = OperatingPoint(threshold_cl=77, source="FPR", target={"fpr": 0.02}, achieved={"test": ACHIEVED})
     returned = copy_bundle(model, tmp_path / "new", calibration=CALIBRATION, operating_point=point)
     bundle = load_bundle(tmp_path / "new").bundle
     assert bundle == returned
@@ -310,6 +332,7 @@ def test_a_model_is_written_again_with_other_choices_and_all_that_lies_beside_it
     assert list(before) == list(after)
     rows = dict(row for row in describe(tmp_path / "new").tables()[0].rows)
     assert rows["calibration"] == "isotonic, 2 knots"
+    assert rows["  on the test split"] == "TPR 0.667, 3 reads"
 
 
 def test_a_calibration_is_saved_with_its_model(tmp_path: Path) -> None:

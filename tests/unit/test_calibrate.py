@@ -16,10 +16,12 @@ from leech.data.config import MergeConfig
 from leech.data.corpus import Corpus
 from leech.errors import ConfigError, InputError
 from leech.evaluation import calibrate as module
-from leech.evaluation.calibrate import CalibrationResult, calibrate
+from leech.evaluation.calibrate import CalibrationResult, Judgement, calibrate
 from leech.evaluation.config import CalibrateConfig, EvalConfig
 from leech.evaluation.evaluate import Scores, evaluate
-from leech.models.bundle import ModelBundle, OperatingPoint, load_bundle, save_bundle
+from leech.evaluation.intervals import Estimate
+from leech.evaluation.summary import Calibratedness
+from leech.models.bundle import ModelBundle, OperatingPoint, describe, load_bundle, save_bundle
 from leech.models.calibration import sigmoid
 from leech.models.spec import build_network, load_architecture
 from planted import RECIPE, STAMP, planted_chunks, write_chunks
@@ -64,6 +66,7 @@ def scorer(scale: Callable[[str], float], shift: float = 0.0) -> Callable[..., S
     """Return a stand-in for the network: true log odds, drawn by row, times a factor by split, plus a shift."""
 
     def score(network, corpus, rows, *_, on_batch=None, calibration=None):  # type: ignore[no-untyped-def]
+        assert calibration is None, "a calibration is fitted to raw logits, of a calibrated model too"
         labels = corpus.gather(rows, ["label"])["label"].astype(np.int64)
         positive = labels == corpus.labels.index("charged")
         # Two normal distributions 2 apart: the log odds of x are 2 x.
@@ -152,6 +155,22 @@ def test_without_an_output_the_model_itself_is_replaced_but_only_by_force(model:
 
 
 @pytest.mark.usefixtures("overconfident")
+def test_calibrating_again_starts_from_the_network(model: Path, corpus: Path, tmp_path: Path) -> None:
+    once = run(model, corpus, tmp_path / "once")
+    twice = run(tmp_path / "once", corpus, tmp_path / "twice")
+    assert twice.fitted == once.fitted
+    assert twice.judgement == once.judgement
+
+
+@pytest.mark.parametrize(
+    ("ece", "brier", "kept"), [(-0.1, -0.1, True), (-0.1, 0.1, False), (0.1, -0.1, False), (0.0, -0.1, False)]
+)
+def test_both_the_calibration_error_and_the_brier_score_must_get_better(ece: float, brier: float, kept: bool) -> None:
+    any_of = Calibratedness(Estimate(0.2), Estimate(0.2), ())
+    assert Judgement(any_of, any_of, Estimate(ece), Estimate(brier)).is_better is kept
+
+
+@pytest.mark.usefixtures("overconfident")
 def test_a_run_that_fails_leaves_the_model_as_it_was(
     model: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,13 +195,14 @@ def test_an_operating_point_reaches_its_target_on_the_calibration_split(
     assert point == result.operating_point
     assert point.target == {goal: value}
     assert point.achieved is not None
-    achieved = point.achieved["calibration"]["tpr" if goal == "recall" else goal]
-    assert achieved["value"] <= value if goal == "fpr" else achieved["value"] >= value
-    assert achieved["interval"][0] <= achieved["value"] <= achieved["interval"][1]
-    # It must be no worse than chance would have it on reads that did not choose it.
+    achieved = getattr(point.achieved["calibration"], "tpr" if goal == "recall" else goal)
+    assert achieved.value <= value if goal == "fpr" else achieved.value >= value
+    assert achieved.interval[0] <= achieved.value <= achieved.interval[1]
     tested = point.achieved["test"]
-    assert tested["num_reads"] == 320
-    assert tested["tpr"]["interval"] != achieved["interval"]
+    assert (tested.num_reads, tested.num_positive) == (320, 160)
+    assert (tested.tp + tested.fn, tested.fp + tested.tn) == (160, 160)
+    assert tested.tpr.value == tested.tp / 160
+    assert tested != point.achieved["calibration"]
     assert point.source.endswith("on the calibration split")
 
 
@@ -200,6 +220,8 @@ def test_a_calibrated_model_s_target_is_met_anew_and_a_point_without_one_is_kept
     default = run(write_model(tmp_path / "d"), corpus, tmp_path / "default").operating_point
     assert (default.threshold_cl, default.source, default.target) == (200, "default", None)
     assert default.achieved is not None
+    rows = dict(row[:2] for row in describe(tmp_path / "anew").tables()[0].rows)
+    assert "320 reads" in rows["  on the test split"]
 
 
 def test_a_target_out_of_reach_writes_nothing(

@@ -201,3 +201,17 @@ def test_reads_that_belong_to_no_group_are_counted_but_not_shown() -> None:
     metrics = measured([1, 1, 0, 0], [0.9, 0.4, 0.6, 0.1], groups=groups)
     assert [group.num_reads for group in metrics.grouping("amino_acid").groups] == [2]
     assert metrics.to_mapping()["ungrouped"] == {"amino_acid": 2, "sample": 0}
+
+
+def test_a_kind_that_divides_the_reads_like_another_is_not_shown_twice() -> None:
+    positive, p = [1, 0, 1, 0, 1], [0.9, 0.1, 0.2, 0.8, 0.7]
+    codes = np.array([0, 0, 1, 1, 1])
+    groups = [
+        Groups("reference", codes, ["r", "s"]),
+        Groups("isoacceptor", codes, ["Ala-GGC", "Gly-GCC"]),
+        Groups("flow_cell", np.array([0, 1, 1, 1, 1]), ["F", "G"]),
+        Groups("sample", np.zeros(5, int), ["s"]),
+    ]
+    metrics = measured(positive, p, groups=groups)
+    assert [table.title for table in metrics.tables()[3:]] == ["By reference", "By flow cell"]
+    assert list(metrics.to_mapping()["groups"]) == ["reference", "isoacceptor", "flow_cell", "sample"]

@@ -63,6 +63,12 @@ def test_the_folder_holds_the_model_its_history_and_its_configuration(
     assert bundle.training["num_train"] == {"uncharged": 36, "charged": 54}
     assert bundle.training["corpus_digest"] == Corpus.open(corpus).manifest.digest
     assert bundle.training["validation"] == result.metrics
+    # What predicting compares new runs with; the planted corpora tell of no basecaller.
+    assert bundle.training["sample_rates"] == [4000]
+    assert bundle.training["basecall_models"] == []
+    ladders = {part.labels[0]: part.manifest.counts for part in Corpus.open(corpus).parts}
+    assert bundle.training["counts_by_label"] == ladders
+    assert set(ladders) == {"uncharged", "charged"}
 
 
 def test_a_bed_of_sites_travels_from_the_corpora_into_the_model(tmp_path: Path) -> None:

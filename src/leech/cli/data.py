@@ -1,4 +1,4 @@
-"""``leech data``: simulate, prepare, merge, inspect, check."""
+"""``leech data``: simulate, prepare, merge, inspect, view, check."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 
 from leech.cli.options import ManyValues, collect, config_file_option, config_options, json_option, output_options
 from leech.cli.session import Session
-from leech.data.config import InspectConfig, MergeConfig, PrepareConfig, ReadSources
+from leech.data.config import InspectConfig, MergeConfig, PrepareConfig, ReadSources, ViewConfig
 from leech.data.recipe import Recipe
 from leech.data.simulate.config import SimulateConfig
 from leech.evaluation.config import CheckConfig
@@ -26,13 +26,14 @@ def simulate(
 ) -> None:
     """Simulate a tRNA sequencing run: POD5, BAM and FASTA, with the truth beside them.
 
-    Two runs of the same --design-seed share molecules and pore; --seed makes the reads.
+    Two runs of the same --design-seed share references and pore; --seed makes the reads. What is wrong with reads of real
+    runs comes by --nuisance and by the fractions; the truth says what was done to each and what prepare should count.
     """
     (config,) = collect([SimulateConfig], given, config_file)
 
     from leech.data.simulate.write import simulate as run
 
-    progress, stamp = session.start([config], [config.kmer_table, config_file], output)
+    progress, stamp = session.start([config], [config.kmer_table, config.charged_fractions, config_file], output)
     session.show(run(config, output, force=force, stamp=stamp, progress=progress), as_json=as_json)
 
 
@@ -104,6 +105,22 @@ def inspect(session: Session, /, corpus: Path, force: bool, as_json: bool, **giv
 
     _, stamp = session.start([config], [corpus])
     session.show(run(corpus, config, force=force, stamp=stamp), as_json=as_json)
+
+
+@click.command()
+@click.argument("corpus", type=click.Path(path_type=Path))
+@output_options("Drawing to write: .svg, or .html with the numbers under it.")
+@config_options(ViewConfig)
+@json_option
+@click.pass_obj
+def view(session: Session, /, corpus: Path, output: Path, force: bool, as_json: bool, **given: Any) -> None:
+    """Draw the normalised signal of one read around the site, with the boundaries of its bases."""
+    (config,) = collect([ViewConfig], given)
+
+    from leech.data.portrait import portray as run
+
+    _, stamp = session.start([config], [corpus], output)
+    session.show(run(corpus, config, output, force=force, stamp=stamp), as_json=as_json)
 
 
 @click.command(cls=ManyValues)

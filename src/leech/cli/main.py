@@ -30,6 +30,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "model": ("", "Train, calibrate, inspect and time models."),
         "eval": ("", "Measure how good a model is."),
         "predict": ("leech.cli.predict:predict", "Call the state of every read of a run."),
+        "report": ("leech.cli.report:report", "Put results of eval and predict into one page."),
         "demo": ("leech.cli.demo:demo", "Run everything on simulated reads and compare with the truth."),
     },
     "data": {
@@ -37,6 +38,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "prepare": ("leech.cli.data:prepare", "Cut training chunks around the site from POD5 and BAM."),
         "merge": ("leech.cli.data:merge", "Join corpora and split them by parent read."),
         "inspect": ("leech.cli.data:inspect", "Show what a corpus holds."),
+        "view": ("leech.cli.data:view", "Draw the signal of one read around the site."),
         "check": ("leech.cli.data:check", "Probe whether a corpus gives its label away."),
     },
     "model": {
@@ -92,13 +94,14 @@ class LazyGroup(click.Group):
 
     def _hint(self, ctx: click.Context, name: str) -> str:
         """Say which command was meant: the nearest here, or one of that name in another group."""
-        close = difflib.get_close_matches(name, self.list_commands(ctx), n=1)
-        if close:
-            return f"Did you mean '{close[0]}'?"
+        here = self.list_commands(ctx)
         elsewhere = [f"{group} {command}".strip() for group, commands in COMMANDS.items() for command in commands]
-        nearest = difflib.get_close_matches(name, [path.split()[-1] for path in elsewhere], n=1)
+        # A name that is right in another group is meant rather than one that is like it here.
+        nearest = difflib.get_close_matches(name, [*(path.split()[-1] for path in elsewhere), *here], n=1)
+        if nearest and nearest[0] in here:
+            return f"Did you mean '{nearest[0]}'?"
         meant = [f"'leech {path}'" for path in elsewhere if path.split()[-1] in nearest]
-        return f"Did you mean {' or '.join(meant)}?" if meant else f"Commands: {', '.join(self.list_commands(ctx))}."
+        return f"Did you mean {' or '.join(meant)}?" if meant else f"Commands: {', '.join(here)}."
 
 
 def _late(*flags: str) -> click.Option:

@@ -33,6 +33,10 @@ _CRAM_END = b"\xe0EOF"
 """Part of the empty container that closes every complete CRAM from version 2.1 on."""
 
 _TAIL_BYTES = 64
+
+_POSITION_EVERY = 500
+"""Records between two looks at how far the file has been read."""
+
 _PIPE_READ = 1 << 20
 
 
@@ -50,6 +54,13 @@ class AlignmentReader:
     _file: pysam.AlignmentFile
     _pipe: _Pipe | None
     num_records: int = 0
+    _num_bytes: int = 0
+    _num_bytes_read: int = 0
+
+    @property
+    def share_read(self) -> float | None:
+        """About how much of the file has been read, from 0 to 1; None where that cannot be told (a pipe, SAM, CRAM)."""
+        return min(self._num_bytes_read / self._num_bytes, 1.0) if self._num_bytes else None
 
     def records(self) -> Iterator[pysam.AlignedSegment]:
         """Yield all records in file order.
@@ -59,6 +70,9 @@ class AlignmentReader:
         try:
             for record in self._file.fetch(until_eof=True):
                 self.num_records += 1
+                if self._num_bytes and self.num_records % _POSITION_EVERY == 0:
+                    # A virtual offset: the place of the compressed block, and 16 bits of place within it.
+                    self._num_bytes_read = self._file.tell() >> 16
                 yield record
         except (OSError, ValueError) as error:
             cause = "it is truncated or damaged"
@@ -97,7 +111,8 @@ def open_alignments(path: Path, reference: Path) -> Iterator[AlignmentReader]:
             file = _open(path, pipe, _decoding_reference(start, reference, stack))
             # Closing repeats an error that reading has reported already.
             stack.callback(_close, file)
-            yield AlignmentReader(file.header, _name(path), file, pipe)
+            num_bytes = path.stat().st_size if pipe is None and file.is_bam else 0
+            yield AlignmentReader(file.header, _name(path), file, pipe, _num_bytes=num_bytes)
     finally:
         pysam.set_verbosity(verbosity)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar, cast
@@ -139,6 +139,10 @@ def prefetched(items: Iterable[T], depth: int = 2) -> Iterator[T]:
             put((None, StopIteration()))
         except BaseException as error:
             put((None, error))
+        finally:
+            # A generator that is left half-way lets go of its files and processes here, not when it happens to be collected.
+            if isinstance(items, Generator):
+                items.close()
 
     thread = threading.Thread(target=fill, daemon=True)
     thread.start()

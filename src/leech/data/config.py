@@ -135,3 +135,10 @@ class InspectConfig:
     )
     examples: int = knob(3, minimum=0, maximum=100, help="Chunks of every label that are shown one by one.")
     seed: int = knob(0, minimum=0, help="Seed of the choice of chunks.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ViewConfig:
+    """Which chunk ``leech data view`` draws."""
+
+    read_id: str = knob(help="Read whose chunk is drawn, as the BAM names it.")

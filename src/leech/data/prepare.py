@@ -17,6 +17,7 @@ from typing import Any
 
 from leech.console import Progress, Table, logger
 from leech.data.accounts import ladder_table, refuse_incomplete
+from leech.data.basecaller import BasecallModels
 from leech.data.config import PrepareConfig, ReadSources
 from leech.data.corpus import CorpusWriter
 from leech.data.frame import FrameVerdict
@@ -180,10 +181,12 @@ def prepare(
             open_stream(sources, recipe, table, sites, label=config.label, sample=config.sample) as stream,
             CorpusWriter(folder, stream.recipe) as writer,
         ):
+            basecallers = BasecallModels(stream.header)
             with progress.task("prepare", unit="reads") as task:
                 for batch in stream.batches(config.batch_reads, config.workers):
                     writer.append(batch.cut.chunks)
                     counts.add_all(batch.outcomes)
+                    basecallers.see(batch.records)
                     runs.update(batch.cut.sample_rates)
                     junction.update(batch.cut.junction)
                     num_context_cut += batch.cut.num_context_cut
@@ -192,6 +195,8 @@ def prepare(
                     task.advance(len(batch.records))
             stream.settle(counts, writer.num_chunks)
             settings: dict[str, Any] = {"min_mapq": sources.min_mapq, "junction": _by_label(junction)}
+            if basecallers.names:
+                settings["basecall_models"] = sorted(basecallers.names)
             if refinement is not None:
                 refinement.refuse_harm()
                 settings["refinement"] = refinement.to_mapping()

@@ -77,7 +77,10 @@ REASONS: dict[str, Reason] = {
     ),
     "junction_indel": Reason(
         "the alignment has an indel at the site's motif or does not cover it",
-        "Leave out --require-clean-junction; adducts cause indels.",
+        "Leave out --require-clean-junction (predict: --abstain-junction-indel); adducts cause indels.",
+    ),
+    "low_confidence": Reason(
+        "probability of the state that would be called is under --min-confidence", "Lower --min-confidence."
     ),
     "repeated": Reason("the same read at the same site is in another corpus too", "Merge each read once."),
     "subsampled": Reason("beyond the number that --subsample keeps", "Nothing to do."),
@@ -90,6 +93,9 @@ REASONS: dict[str, Reason] = {
 
 LEFT_OUT = ("repeated", "subsampled", "held_out", "held_out_parent", "several_groups", "unbalanced")
 """Reasons for which ``leech data merge`` leaves a chunk out."""
+
+STATE_MAY_CAUSE = frozenset(("low_mapq", "focus_not_aligned", "no_motif", "junction_indel", "low_confidence"))
+"""Reasons that reads of one state may have more often than those of the other, because the state bends basecall and signal."""
 
 NOT_A_LOSS = frozenset(("unmapped", "secondary", "supplementary", "duplicate"))
 """Reasons of records that are no read of their own on a reference, however frequent they are."""

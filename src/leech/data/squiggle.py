@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from leech.data.corpus import UNUSED_CODE, Corpus
 from leech.data.features import base_bounds
+from leech.data.grouping import Groups
 from leech.data.recipe import CONTEXT_BASES, Recipe
 
 Floats = NDArray[np.float64]
@@ -212,25 +213,45 @@ def view(corpus: Corpus, num_chunks: int, num_examples: int, seed: int) -> View:
     :param num_chunks: over all labels.
     :param num_examples: of every label.
     """
+    labels = np.asarray(corpus.column("label")).astype(np.int64)
+    chosen = _choose(corpus, labels, num_chunks, np.random.default_rng(seed))
+    names = {code: _name(corpus, code) for code in chosen}
+    return _look(corpus, labels, chosen, names, _examples(corpus, chosen, num_examples))
+
+
+def view_groups(corpus: Corpus, groups: Groups, num_chunks: int, seed: int) -> View:
+    """Look at chunks as :func:`view` does, by groups of rows in place of labels, and without examples.
+
+    :param groups: rows with code -1 are not looked at.
+    """
+    chosen = _choose(corpus, groups.codes, num_chunks, np.random.default_rng(seed), unnamed=False)
+    return _look(corpus, groups.codes, chosen, dict(enumerate(groups.names)), ())
+
+
+def _look(
+    corpus: Corpus,
+    codes: NDArray[np.int64],
+    chosen: dict[int, NDArray[np.int64]],
+    names: dict[int, str],
+    examples: tuple[Example, ...],
+) -> View:
     recipe = corpus.recipe
-    generator = np.random.default_rng(seed)
-    chosen = _choose(corpus, num_chunks, generator)
     tallies = {code: _Tally() for code in chosen}
     letters = _Letters(recipe)
     rows = np.sort(np.concatenate([*chosen.values(), np.zeros(0, dtype=np.int64)]))
-    for block in _blocks(corpus, rows):
+    for block in _blocks(corpus, rows, codes):
         letters.add(block)
         values = _values(block, recipe)
-        for code in np.unique(block["label"]).tolist():
-            mine = block["label"] == code
+        for code in np.unique(block["group"]).tolist():
+            mine = block["group"] == code
             _tally(tallies[code], corpus, {name: column[mine] for name, column in block.items()}, values[mine])
     common = _common(tallies)
     return View(
-        labels=tuple(_label_view(_name(corpus, code), tally, common, recipe) for code, tally in tallies.items()),
+        labels=tuple(_label_view(names[code], tally, common, recipe) for code, tally in tallies.items()),
         offsets=tuple(range(recipe.feature_start, recipe.feature_end + 1)),
         letters=letters.consensus(),
         num_references=len(common),
-        examples=_examples(corpus, chosen, num_examples),
+        examples=examples,
     )
 
 
@@ -238,10 +259,16 @@ def _name(corpus: Corpus, code: int) -> str:
     return corpus.labels[code] if code >= 0 else ""
 
 
-def _choose(corpus: Corpus, num_chunks: int, generator: np.random.Generator) -> dict[int, NDArray[np.int64]]:
-    """Draw rows by label code, in the order in which they were drawn."""
-    labels = np.asarray(corpus.column("label"))
+def _choose(
+    corpus: Corpus, labels: NDArray[np.int64], num_chunks: int, generator: np.random.Generator, *, unnamed: bool = True
+) -> dict[int, NDArray[np.int64]]:
+    """Draw rows by code, in the order in which they were drawn.
+
+    :param unnamed: draw from the rows with code -1 too.
+    """
     used = np.asarray(corpus.column("split")) != UNUSED_CODE if corpus.is_split else np.ones(len(labels), dtype=bool)
+    if not unnamed:
+        used &= labels >= 0
     codes = np.unique(labels[used]).tolist()
     chosen = {}
     for code in codes:
@@ -250,11 +277,12 @@ def _choose(corpus: Corpus, num_chunks: int, generator: np.random.Generator) -> 
     return {code: rows for code, rows in chosen.items() if len(rows)}
 
 
-def _blocks(corpus: Corpus, rows: NDArray[np.int64]) -> Iterator[dict[str, NDArray[Any]]]:
+def _blocks(corpus: Corpus, rows: NDArray[np.int64], codes: NDArray[np.int64]) -> Iterator[dict[str, NDArray[Any]]]:
     names = [*_SMALL, "signal", *(["expected_level"] if corpus.has_column("expected_level") else [])]
     size = max(1, _BLOCK_SAMPLES // corpus.recipe.num_samples)
     for start in range(0, len(rows), size):
-        yield corpus.gather(rows[start : start + size], names)
+        some = rows[start : start + size]
+        yield {**corpus.gather(some, names), "group": codes[some]}
 
 
 def _normalised(block: dict[str, NDArray[Any]], name: str) -> Floats:
@@ -386,12 +414,17 @@ def _examples(corpus: Corpus, chosen: dict[int, NDArray[np.int64]], number: int)
     for code, rows in chosen.items():
         # A stable sort keeps the order in which they were drawn.
         order = np.argsort(references[code] != shared, kind="stable")
-        block = corpus.gather(rows[order[:number]], [*_SMALL, "signal", "read_id"])
-        examples.extend(
-            _example(corpus, int(row), {name: column[place : place + 1] for name, column in block.items()})
-            for place, row in enumerate(rows[order[:number]])
-        )
+        examples.extend(examples_at(corpus, rows[order[:number]]))
     return tuple(examples)
+
+
+def examples_at(corpus: Corpus, rows: NDArray[np.int64]) -> tuple[Example, ...]:
+    """Return the chunks in rows of a corpus, in the order of ``rows``."""
+    block = corpus.gather(rows, [*_SMALL, "signal", "read_id"])
+    return tuple(
+        _example(corpus, row, {name: column[place : place + 1] for name, column in block.items()})
+        for place, row in enumerate(rows.tolist())
+    )
 
 
 def _example(corpus: Corpus, row: int, block: dict[str, NDArray[Any]]) -> Example:

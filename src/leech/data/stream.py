@@ -1,7 +1,7 @@
 """An opened run: records in order, the reads among them located, and the cutter that turns reads into chunks.
 
-Hides: what must be known before the first chunk can be cut (files, ids, sites, frame, k-mer centre) and how work is spread
-over processes. Belongs here: what ``prepare`` and ``predict`` share; what they do with chunks is theirs. Invariants:
+Hides: what must be known before the first chunk can be cut (files, ids, sites, frame, k-mer centre). Belongs here: what
+``prepare`` and ``predict`` share; what they do with chunks is theirs, spreading work is ``workers.py``'s. Invariants:
 results come in the order of the records, at any number of workers; a few batches are in flight at most, so memory does
 not grow with the run; each process opens its own files.
 """
@@ -9,9 +9,7 @@ not grow with the run; each process opens its own files.
 from __future__ import annotations
 
 import os
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -33,7 +31,7 @@ from leech.data.reads import AlignedRead, Examiner, describe_record
 from leech.data.reasons import Counts
 from leech.data.recipe import Recipe
 from leech.data.sites import SiteFile
-from leech.data.workers import WorkerDiedError, start_workers
+from leech.data.workers import WorkerDiedError, spread
 from leech.errors import ConfigError, LeechError
 
 T = TypeVar("T")
@@ -112,6 +110,11 @@ class ReadStream:
         """Number of POD5 files, the unreadable ones too."""
         return len(self._cutter.files) + len(self.bad_files)
 
+    @property
+    def share_read(self) -> float | None:
+        """About how much of the alignment file has been read, a few batches ahead; None where that cannot be told."""
+        return self._alignments.share_read
+
     def batches(self, size: int, workers: int) -> Iterator[RecordBatch]:
         """Yield all records, ``size`` at a time, with the chunks cut from them.
 
@@ -142,15 +145,12 @@ class ReadStream:
     def _spread(
         self, jobs: Iterator[tuple[list[pysam.AlignedSegment], list[AlignedRead | str]]], workers: int
     ) -> Iterator[RecordBatch]:
-        waiting: deque[tuple[list[pysam.AlignedSegment], list[AlignedRead | str], Future[CutResult]]] = deque()
+        tasks = ((job, _reads(job[1])) for job in jobs)
         try:
-            with start_workers(workers, _start_worker, (self._cutter,)) as pool:
-                for records, answers in jobs:
-                    waiting.append((records, answers, pool.submit(_reads(answers))))
-                    if len(waiting) > _BATCHES_AHEAD * workers:
-                        yield _await(*waiting.popleft())
-                while waiting:
-                    yield _await(*waiting.popleft())
+            for (records, answers), result in spread(
+                _cut_in_worker, tasks, workers, ahead=_BATCHES_AHEAD, start=_start_worker, arguments=(self._cutter,)
+            ):
+                yield _join(records, answers, result)
         except WorkerDiedError as error:
             raise LeechError(
                 "A worker process died before its reads were cut, so the result would be incomplete; nothing was kept.",
@@ -217,21 +217,25 @@ def _index_pod5(sources: ReadSources) -> Pod5Index:
     return index
 
 
-def _start_worker(cutter: Cutter) -> Callable[[Sequence[AlignedRead]], CutResult]:
+_worker: tuple[Cutter, SignalSource] | None = None
+"""A worker process's own cutter; set once when the process starts, and None everywhere else."""
+
+
+def _start_worker(cutter: Cutter) -> None:
+    global _worker
     # One decoding thread per process: the processes are the parallelism.
     os.environ["RAYON_NUM_THREADS"] = "1"
-    source = SignalSource(cutter.files)
-    return lambda reads: cutter.cut(reads, source)
+    _worker = (cutter, SignalSource(cutter.files))
+
+
+def _cut_in_worker(reads: Sequence[AlignedRead]) -> CutResult:
+    assert _worker is not None
+    cutter, source = _worker
+    return cutter.cut(reads, source)
 
 
 def _reads(answers: Iterable[AlignedRead | str]) -> list[AlignedRead]:
     return [answer for answer in answers if not isinstance(answer, str)]
-
-
-def _await(
-    records: list[pysam.AlignedSegment], answers: list[AlignedRead | str], future: Future[CutResult]
-) -> RecordBatch:
-    return _join(records, answers, future.result())
 
 
 def _join(records: list[pysam.AlignedSegment], answers: list[AlignedRead | str], result: CutResult) -> RecordBatch:

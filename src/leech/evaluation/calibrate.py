@@ -36,7 +36,7 @@ from leech.evaluation.intervals import Estimate, parent_codes
 from leech.evaluation.metrics import Floats
 from leech.evaluation.summary import Calibratedness, Calls, bootstrap, measure_calls
 from leech.evaluation.thresholds import ScoreCounts, choose
-from leech.models.bundle import LoadedModel, ModelBundle, OperatingPoint, copy_bundle, load_bundle
+from leech.models.bundle import Achieved, Figure, LoadedModel, ModelBundle, OperatingPoint, copy_bundle, load_bundle
 from leech.models.calibration import METHODS, Calibration, Method
 from leech.models.device import choose_device
 from leech.models.inference import positive_probability
@@ -110,7 +110,7 @@ class CalibrationResult:
             "log_loss": self.losses,
             "num_reads": {split: dict(zip(self.labels, count, strict=True)) for split, count in self.num_reads.items()},
             "test": self.judgement.to_mapping(),
-            "operating_point": vars(self.operating_point),
+            "operating_point": self.operating_point.to_mapping(),
         }
 
     def tables(self) -> list[Table]:
@@ -324,15 +324,27 @@ def _operating_point(
         split: measure_calls(part.positive, p[split], point.threshold_cl, part.parents, config.bootstrap, config.seed)
         for split, part in reads.items()
     }
-    achieved = {
-        split: {
-            "num_reads": len(reads[split].positive),
-            "num_positive": int(reads[split].positive.sum()),
-            **{name: value for name, value in found.to_mapping().items() if name != "threshold_cl"},
-        }
-        for split, found in calls.items()
-    }
+    achieved = {split: _achieved(found) for split, found in calls.items()}
     return replace(point, achieved=achieved), calls
+
+
+def _achieved(calls: Calls) -> Achieved:
+    counts = calls.confusion
+    num_positive = int(counts.tp + counts.fn)
+    figures = {
+        name: Figure(figure.value, None if figure.interval is None else tuple(figure.interval))
+        for name in ("tpr", "fpr", "precision", "balanced_accuracy", "mcc", "f1")
+        for figure in [getattr(calls, name)]
+    }
+    return Achieved(
+        num_reads=num_positive + int(counts.fp + counts.tn),
+        num_positive=num_positive,
+        tp=int(counts.tp),
+        fp=int(counts.fp),
+        tn=int(counts.tn),
+        fn=int(counts.fn),
+        **figures,
+    )
 
 
 def _warn_if_too_few(target: Target, reads: Labelled) -> None:

@@ -173,3 +173,27 @@ class CheckConfig:
         1000, minimum=1, maximum=100000, help="Resamplings of parent reads behind the 95 % intervals."
     )
     seed: int = knob(0, minimum=0, help="Seed of the reads drawn, the folds, the models and the resampling.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportConfig:
+    """What ``leech report`` shows."""
+
+    metrics: tuple[Path, ...] = knob((), help="Metrics of 'leech eval test'; give it again, or several after it.")
+    scores: tuple[Path, ...] = knob(
+        (),
+        help="Scores read by read of 'leech eval test --scores'; several may be given. With --corpus, the signal "
+        "is shown by call too, that of the first.",
+    )
+    calls: tuple[Path, ...] = knob(
+        (), help="Folder of tables of 'leech predict', with one sample or many; several may be given."
+    )
+    corpus: Path | None = knob(None, help="Corpus whose signal around the site is shown.")
+    model: Path | None = knob(None, help="Model folder whose training is shown.")
+    title: str = knob("leech report", help="Title of the page.")
+    multiqc: bool = knob(False, help="Write custom content for MultiQC beside the page too, <name>..._mqc.json.")
+    sample: int = knob(
+        10000, minimum=0, help="Chunks of the corpus looked at for mean signal and dwell, as many of every label."
+    )
+    examples: int = knob(3, minimum=0, maximum=100, help="Chunks of every label that are shown one by one.")
+    seed: int = knob(0, minimum=0, help="Seed of the choice of chunks.")

@@ -14,22 +14,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from leech.data.proportion import NORMAL_97_5 as NORMAL_97_5
+from leech.data.proportion import Interval as Interval
+from leech.data.proportion import wilson as wilson
+
 if TYPE_CHECKING:
     # Its own imports bring torch, which nothing here needs.
     from leech.evaluation.metrics import Bools, Floats
 
-NORMAL_97_5 = 1.959963984540054
-"""Quantile of the standard normal distribution: 95 % lie within this many standard deviations."""
-
 _MIN_USABLE = 0.5
 """Share of resamplings that must define the metric; below, an interval would describe the lucky ones only."""
-
-
-class Interval(NamedTuple):
-    """A 95 % interval."""
-
-    low: float
-    high: float
 
 
 class Estimate(NamedTuple):
@@ -54,19 +48,6 @@ class Estimate(NamedTuple):
 def cell(value: float | None, sign: str = "") -> str:
     """Return a figure as text; empty for None."""
     return "" if value is None else f"{value:{sign}.3f}"
-
-
-def wilson(successes: float, total: float) -> Interval | None:
-    """Return Wilson's score interval of a share (Wilson 1927); None without trials."""
-    if total <= 0:
-        return None
-    share = successes / total
-    z2 = NORMAL_97_5**2 / total
-    centre = (share + z2 / 2) / (1 + z2)
-    half = NORMAL_97_5 / (1 + z2) * (share * (1 - share) / total + z2 / (4 * total)) ** 0.5
-    # At 0 and at all successes the limit is the share itself; rounding may put it a hair inside.
-    low = 0.0 if successes <= 0 else max(0.0, centre - half)
-    return Interval(low, 1.0 if successes >= total else min(1.0, centre + half))
 
 
 def share_interval(interval: Interval | None, share: float | None, num_trials: float) -> Interval | None:

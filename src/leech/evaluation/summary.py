@@ -158,14 +158,17 @@ class Metrics:
     def tables(self) -> list[Table]:
         """Return the metrics and the rows per group; an empty cell is what the reads do not define.
 
-        A kind of group is shown where there are several groups; references always are.
+        References are shown, and other kinds of several groups unless they divide the reads like an earlier kind.
         """
-        shown = [kind for kind in self.groupings if kind.name == "reference" or len(kind.groups) > 1]
+        shown: dict[tuple[tuple[int, int], ...], Grouping] = {}
+        for kind in self.groupings:
+            if kind.name == "reference" or len(kind.groups) > 1:
+                shown.setdefault(tuple(sorted((group.num_reads, group.num_positive) for group in kind.groups)), kind)
         return [
             self._summary(),
             self._calls(),
             self._thresholds(),
-            *(kind.table(self.positive_label) for kind in shown),
+            *(kind.table(self.positive_label) for kind in shown.values()),
         ]
 
     def _summary(self) -> Table:

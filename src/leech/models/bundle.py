@@ -12,7 +12,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -39,22 +39,61 @@ _DAMAGED = "The folder was edited or damaged; use the original model."
 
 
 @dataclass(frozen=True)
+class Figure:
+    """A measured share with its 95 % interval; None where the reads do not define it."""
+
+    value: float | None
+    interval: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Achieved:
+    """Calls at an operating point on one split of a corpus.
+
+    :ivar tpr: share of positive reads called positive; ``fpr`` likewise of negative reads.
+    :ivar precision: of positive calls, at the prevalence of these reads.
+    """
+
+    num_reads: int
+    num_positive: int
+    tp: int
+    fp: int
+    tn: int
+    fn: int
+    tpr: Figure
+    fpr: Figure
+    precision: Figure
+    balanced_accuracy: Figure
+    mcc: Figure
+    f1: Figure
+
+
+@dataclass(frozen=True)
 class OperatingPoint:
     """Where a score becomes a call: positive from this ``cl`` on.
 
     :ivar source: who chose it: ``default``, or the target that was to be met on the calibration split.
     :ivar target: that target, such as ``{"fpr": 0.02}``; None where there was none.
-    :ivar achieved: figures at this threshold by split, with intervals; None where it was not measured.
+    :ivar achieved: figures at this threshold by split (``calibration``, where it was chosen, and ``test``); None where it was
+        not measured.
     """
 
     threshold_cl: int = DEFAULT_THRESHOLD_CL
     source: str = "default"
     target: dict[str, float] | None = None
-    achieved: dict[str, Any] | None = None
+    achieved: dict[str, Achieved] | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.threshold_cl <= 255:
             raise ValueError(f"threshold_cl {self.threshold_cl} must lie between 1 and 255")
+        if self.target is not None and (
+            len(self.target) != 1 or not set(self.target) <= {"fpr", "precision", "recall"}
+        ):
+            raise ValueError(f"target {self.target} must name one of fpr, precision and recall")
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return plain types, ready for JSON; what there is none of is left out."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,7 +191,7 @@ def save_bundle(bundle: ModelBundle, network: nn.Module, folder: Path) -> None:
 def _choices(calibration: Calibration | None, operating_point: OperatingPoint) -> dict[str, Any]:
     """Return what of ``model.json`` may be chosen again without training."""
     return {
-        "operating_point": {name: value for name, value in vars(operating_point).items() if value is not None},
+        "operating_point": operating_point.to_mapping(),
         "calibration": None if calibration is None else to_mapping(calibration),
     }
 
@@ -299,6 +338,7 @@ class ModelDescription:
             ("architecture", f"{bundle.spec.name}: {bundle.spec.description}"),
             ("labels", f"{bundle.labels[0]} (negative), {bundle.labels[1]} (positive)"),
             ("called positive", f"cl >= {bundle.threshold_cl} ({bundle.operating_point.source})"),
+            *_achieved_rows(bundle.operating_point),
             ("calibration", "none" if bundle.calibration is None else bundle.calibration.describe()),
             ("parameters", str(sum(self.parameters.values()))),
             *((f"  {name}", str(number)) for name, number in self.parameters.items()),
@@ -310,6 +350,16 @@ class ModelDescription:
             Table(title="Recipe of its chunks", columns=("option", "value"), rows=recipe),
             Table(title="Training", columns=("what", "value"), rows=training),
         ]
+
+
+def _achieved_rows(point: OperatingPoint) -> list[tuple[str, str]]:
+    """Return one row per split that the operating point was measured on."""
+    rows = []
+    for split, achieved in (point.achieved or {}).items():
+        rates = {"TPR": achieved.tpr.value, "FPR": achieved.fpr.value}
+        told = [f"{name} {value:.3f}" for name, value in rates.items() if value is not None]
+        rows.append((f"  on the {split} split", ", ".join([*told, f"{achieved.num_reads} reads"])))
+    return rows
 
 
 def describe(folder: Path) -> ModelDescription:

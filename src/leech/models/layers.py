@@ -104,7 +104,7 @@ def _activation(name: str) -> nn.Module:
 class Convolution(Layer):
     """Convolution along the axis, with activation; padded so that step j stays over samples [s*j, s*(j+1))."""
 
-    def __init__(self, shape: Shape, *, channels: int, kernel: int, stride: int = 1, activation: str = "relu") -> None:
+    def __init__(self, shape: Shape, *, channels: int, kernel: int, stride: int = 1, activation: str = "silu") -> None:
         super().__init__()
         _require_axis(shape, "samples", "bases")
         _require_positive(channels=channels, kernel=kernel, stride=stride)
@@ -139,7 +139,7 @@ class Residual(Layer):
     """
 
     def __init__(
-        self, shape: Shape, *, kernel: int = 3, dilation: int = 1, dropout: float = 0.0, activation: str = "relu"
+        self, shape: Shape, *, kernel: int = 3, dilation: int = 1, dropout: float = 0.0, activation: str = "silu"
     ) -> None:
         super().__init__()
         _require_axis(shape, "samples", "bases")
@@ -278,7 +278,7 @@ class Summary(Layer):
 class Linear(Layer):
     """Full connection of a summary's channels, with activation."""
 
-    def __init__(self, shape: Shape, *, channels: int, activation: str = "relu") -> None:
+    def __init__(self, shape: Shape, *, channels: int, activation: str = "silu") -> None:
         super().__init__()
         _require_axis(shape, "none")
         _require_positive(channels=channels)

@@ -1,6 +1,6 @@
 """Calling the state of every read of a run: ``leech predict``.
 
-Hides: how records, chunks, logits and outputs are kept in step. Belongs here: the stream from BAM to BAM; cutting is
+Hides: how records, chunks, probabilities and outputs are kept in step. Belongs here: the stream from BAM to BAM; cutting is
 ``data/stream.py``'s and by the model's recipe, so that nothing about it can be chosen here. Invariants: every record
 comes out, in order; each gets one call or one reason; memory does not grow with the run; outputs appear together when
 all are complete.
@@ -8,44 +8,58 @@ all are complete.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pysam
 from numpy.typing import NDArray
 
-from leech.console import Progress, Table, logger
+from leech.config import to_mapping
+from leech.console import Progress, Table, Task, format_duration, logger
 from leech.data.accounts import ladder_table, refuse_incomplete
-from leech.data.batches import make_inputs
-from leech.data.chunks import CutResult
 from leech.data.config import ReadSources
 from leech.data.corpus import stored_table
 from leech.data.pod5 import BadFile
 from leech.data.prepare import refinement_tables
-from leech.data.reasons import NOT_A_LOSS, USED, Counts
+from leech.data.reasons import USED, Counts
 from leech.data.refine import RefinementTally
 from leech.data.sites import sites_for_model
-from leech.data.stream import RecordBatch, open_stream
-from leech.errors import ConfigError
-from leech.models.bundle import LoadedModel, ModelBundle, load_bundle
+from leech.data.stream import ReadStream, open_stream
+from leech.models.bundle import LoadedModel, load_bundle
 from leech.models.device import choose_device
-from leech.models.inference import Predictor, charging_likelihood, is_positive
+from leech.models.inference import Predictor
+from leech.prediction.agreement import Agreement, warn_about_new_references
+from leech.prediction.calls import Call, CallRules, judge
 from leech.prediction.config import PredictConfig
-from leech.prediction.writers import TABLES, Call, CallTables, header_with_program, tag_record
-from leech.provenance import Stamp, atomic_file
+from leech.prediction.controls import read_controls
+from leech.prediction.fractions import Corrections, fractions
+from leech.prediction.outputs import OutputFiles
+from leech.prediction.scoring import ScoredBatch, scored_batches
+from leech.prediction.summary import Summarised, shown, write_summary
+from leech.prediction.tally import Tally, assign_groups, read_reference_groups, warn_of_unassigned
+from leech.prediction.writers import CallBam, CallTables, header_with_program
+from leech.provenance import Stamp
+
+FORMAT = "leech-predict"
+SCHEMA_VERSION = 1
+
+_ETA_AFTER_S = 2.0
+"""Seconds before the time left is told; the first batches say little of it."""
 
 
 @dataclass(frozen=True)
 class PredictResult:
     """What ``predict`` made.
 
-    :ivar groups: per reference: reads called positive, called negative, and mapped but not called.
-    :ivar threshold: smallest ``cl`` that counts as positive.
+    :ivar path: the BAM; the folder of the tables where there is none.
+    :ivar rules: by which reads were called.
+    :ivar summarised: calls by reference.
+    :ivar histogram: called reads by ``cl``, 256 counts.
     :ivar bad_files: POD5 files that could not be read; their reads have no call.
     :ivar num_files: of all POD5 files, the bad ones too.
     """
@@ -54,11 +68,25 @@ class PredictResult:
     tables_written: tuple[Path, ...]
     counts: Counts
     labels: tuple[str, str]
-    threshold: int
-    groups: dict[str, tuple[int, int, int]]
+    rules: CallRules
+    summarised: Summarised
+    histogram: tuple[int, ...]
     bad_files: Sequence[BadFile]
     num_files: int
     refinement: RefinementTally | None
+
+    @property
+    def threshold(self) -> int:
+        """Smallest ``cl`` that counts as positive."""
+        return self.rules.threshold_cl
+
+    @property
+    def groups(self) -> dict[str, tuple[int, int, int]]:
+        """Per reference: reads called positive, called negative, and mapped but not called."""
+        return {
+            name: (tally.num_positive, tally.num_negative, tally.num_no_call)
+            for name, tally in self.summarised.tally.by_reference().items()
+        }
 
     def refuse_incomplete(self) -> None:
         """Fail the run when POD5 files were left out; the calls of the others stand.
@@ -69,32 +97,37 @@ class PredictResult:
 
     def to_mapping(self) -> dict[str, Any]:
         """Return plain types, ready for JSON."""
-        negative, positive = self.labels
         content = {
             "path": str(self.path),
             "tables": [str(path) for path in self.tables_written],
             "counts": self.counts.ladder(),
             "threshold_cl": self.threshold,
+            "min_confidence": self.rules.min_confidence or None,
+            "abstain_junction_indel": self.rules.needs_clean_junction,
             "unreadable_pod5": {str(file.path): file.why for file in self.bad_files},
-            "references": [
-                {"reference": name, positive: group[0], negative: group[1], "no_call": group[2]}
-                for name, group in self.groups.items()
-            ],
+            "corrections": self.summarised.corrections.to_mapping(),
+            "references": list(self._references()),
         }
         return content if self.refinement is None else {**content, "refinement": self.refinement.to_mapping()}
 
+    def _references(self) -> Iterator[dict[str, Any]]:
+        negative, positive = self.labels
+        for name, tally in self.summarised.tally.by_reference().items():
+            raw = fractions(tally.num_positive, tally.num_negative, self.summarised.corrections).raw
+            yield {
+                "reference": name,
+                positive: tally.num_positive,
+                negative: tally.num_negative,
+                "no_call": tally.num_no_call,
+                "no_call_reasons": tally.reasons(),
+                "fraction": raw.value,
+                "interval": None if raw.interval is None else list(raw.interval),
+            }
+
     def tables(self) -> list[Table]:
         """Return calls by reference and the ladder of counts."""
-        negative, positive = self.labels
-        rows = []
-        for name, (called_positive, called_negative, no_call) in self.groups.items():
-            called = called_positive + called_negative
-            fraction = f"{called_positive / called:.3f}" if called else ""
-            rows.append((name, str(called_positive), str(called_negative), str(no_call), fraction))
-        columns = ("reference", positive, negative, "no call", f"fraction {positive}")
-        title = f"Calls at cl >= {self.threshold}"
         return [
-            Table(title=title, columns=columns, rows=tuple(rows)),
+            shown(self.summarised, self.labels, f"Calls at cl >= {self.threshold}"),
             ladder_table(self.counts),
             *refinement_tables(self.refinement),
         ]
@@ -110,135 +143,192 @@ def predict(
     progress: Progress,
     stamp: Stamp,
 ) -> PredictResult:
-    """Call every read of a run and write the BAM again with a ``cl`` tag on each called record.
+    """Call every read of a run; write the BAM again with a ``cl`` tag on each called record, tables, or both.
 
     :param model: model folder; its recipe cuts the chunks.
-    :param output: BAM; appears, with the tables, when everything is complete.
-    :raises InputError: unusable files, or no read that could be called.
+    :param output: BAM, or with the format ``tsv`` the folder of the tables; appears, with everything beside it, when all is
+        complete.
+    :raises ConfigError: an output that cannot be written so, or options that contradict each other.
+    :raises InputError: unusable files, no read that could be called, or an index asked for of records that are not sorted.
     :raises MismatchError: the reads contradict the recipe's signal frame, or refinement lowers their level correlation.
     """
-    if output.suffix != ".bam":
-        raise ConfigError(f"Output '{output}' must end in .bam, the format that is written.")
-    if str(sources.bam) != "-" and output.resolve() == sources.bam.resolve():
-        raise ConfigError(f"Output '{output}' is the input BAM itself.", hint="Give another name with -o.")
-    loaded = load_bundle(model)
-    bundle = loaded.bundle
-    predictor = Predictor(loaded.network, choose_device(config.device))
-    threshold = config.threshold_cl or bundle.threshold_cl
-    counts = Counts()
-    groups: Counter[tuple[str, str]] = Counter()
-    refinement = None if bundle.recipe.refinement == "none" else RefinementTally()
-    replaced = num_calls = 0
-    with ExitStack() as stack:
-        # Names first: indexing a large run takes minutes, and one that is taken can be told at once.
-        partial = stack.enter_context(atomic_file(output, force=force))
-        tables, table_paths = _open_tables(stack, config, output, force)
-        sites = sites_for_model(model, bundle.recipe, sources.read_sites)
-        table = stored_table(model, bundle.recipe)
-        stream = stack.enter_context(open_stream(sources, bundle.recipe, table, sites))
-        header = header_with_program(stream.header, stamp.versions["leech"], " ".join(stamp.command))
-        with (
-            pysam.AlignmentFile(str(partial), "wb", header=header) as out,
-            progress.task("predict", unit="records") as task,
-        ):
-            for batch in stream.batches(config.batch_records, config.workers):
-                probabilities = _probabilities(batch.cut, loaded, predictor, config.batch_size)
-                for record, call in _calls(batch, probabilities, threshold):
-                    replaced += tag_record(record, call.likelihood)
-                    out.write(record)
-                    num_calls += call.likelihood is not None
-                    if tables is not None:
-                        tables.write(call)
-                    groups[call.reference, _group(call)] += 1
-                counts.add_all(batch.outcomes)
-                if refinement is not None:
-                    refinement.merge(batch.cut.refinement)
-                task.advance(len(batch.records))
-        if tables is not None:
-            tables.close()
-        stream.settle(counts, num_calls)
-        if refinement is not None:
-            refinement.refuse_harm()
-    if replaced:
-        logger.warning(
-            "%d records carried a cl tag already; it was replaced, or removed where no call is made.", replaced
-        )
-    names = sorted({name for name, group in groups if name and group != "other"})
-    _warn_about_new_references({name for name, group in groups if group in ("positive", "negative")}, bundle)
-    return PredictResult(
-        path=output,
-        tables_written=tuple(table_paths.values()),
-        counts=counts,
-        labels=(bundle.labels[0], bundle.labels[1]),
-        threshold=threshold,
-        groups={name: (groups[name, "positive"], groups[name, "negative"], groups[name, "no call"]) for name in names},
-        bad_files=stream.bad_files,
-        num_files=stream.num_files,
-        refinement=refinement,
+    return predict_run(
+        model,
+        sources,
+        config,
+        output,
+        identity=None,
+        force=force,
+        progress=progress,
+        stamp=stamp,
+        clock=time.monotonic,
     )
 
 
-def _warn_about_new_references(called: set[str], bundle: ModelBundle) -> None:
-    """Say which references the model never learnt from: how good its calls are there, no test split has shown."""
-    known = bundle.training.get("references")
-    new = sorted(called - set(known)) if known is not None else []
-    if new:
-        listed = ", ".join(new[:5]) + (f" and {len(new) - 5} more" if len(new) > 5 else "")
-        logger.warning(
-            "%d of %d references called were not in the model's training split: %s. Its test figures do not cover them.",
-            len(new),
-            len(called),
-            listed,
+def predict_run(
+    model: Path,
+    sources: ReadSources,
+    config: PredictConfig,
+    output: Path,
+    *,
+    identity: str | None,
+    force: bool,
+    progress: Progress,
+    stamp: Stamp,
+    clock: Callable[[], float],
+) -> PredictResult:
+    """Do what :func:`predict` does.
+
+    :param identity: by which a later command knows the finished run again; stands in its record.
+    :param clock: seconds, for the time that is left.
+    """
+    config.refuse_contradictions()
+    files = OutputFiles.plan(sources, config, output)
+    loaded = load_bundle(model)
+    bundle = loaded.bundle
+    group_table = {} if config.reference_groups is None else read_reference_groups(config.reference_groups)
+    rules = CallRules.of(config, bundle.threshold_cl)
+    corrections = Corrections.of(config, bundle, rules, read_controls(config))
+    with ExitStack() as stack:
+        # Names first: indexing a large run takes minutes, and one that is taken can be told at once.
+        partial = files.reserve(stack, force=force)
+        sites = sites_for_model(model, bundle.recipe, sources.read_sites)
+        table = stored_table(model, bundle.recipe)
+        stream = stack.enter_context(open_stream(sources, bundle.recipe, table, sites))
+        run = _Run(loaded, rules, stream, partial, stack, stamp)
+        with progress.task("predict", unit="reads") as task:
+            run.go(config, task, clock)
+        groups = assign_groups(run.tally.by_reference(), group_table)
+        result = PredictResult(
+            path=output,
+            tables_written=files.tables,
+            counts=run.counts,
+            labels=bundle.labels,
+            rules=rules,
+            summarised=Summarised(run.tally, groups, corrections, config.min_depth),
+            histogram=tuple(run.histogram.tolist()),
+            bad_files=stream.bad_files,
+            num_files=stream.num_files,
+            refinement=run.refinement,
         )
+        for level, path in partial.summaries.items():
+            write_summary(path, result.summarised, level)
+        if partial.record is not None:
+            _write_record(partial.record, result, config, identity, stamp)
+        for path in files.stale_indexes():
+            path.unlink()
+    if files.summaries:
+        warn_of_unassigned(groups)
+    called = {name for name, tally in run.tally.by_reference().items() if tally.num_called}
+    warn_about_new_references(called, bundle)
+    return result
 
 
-def _open_tables(
-    stack: ExitStack, config: PredictConfig, output: Path, force: bool
-) -> tuple[CallTables | None, dict[str, Path]]:
-    if config.tables is None:
-        return None, {}
-    sample = config.sample or output.stem
-    paths = {name: config.tables / f"{sample}.{name}.tsv.gz" for name in TABLES}
-    partials = {name: stack.enter_context(atomic_file(path, force=force)) for name, path in paths.items()}
-    tables = CallTables(partials)
-    # On a failure too, before their partial files are removed.
-    stack.callback(tables.abandon)
-    return tables, paths
+class _Run:
+    """A run on its way through: what was counted so far, and the files that are being written."""
 
+    def __init__(
+        self,
+        loaded: LoadedModel,
+        rules: CallRules,
+        stream: ReadStream,
+        partial: OutputFiles,
+        stack: ExitStack,
+        stamp: Stamp,
+    ) -> None:
+        self._loaded, self._rules, self._stream, self._partial = loaded, rules, stream, partial
+        self._agreement = Agreement(loaded.bundle, stream)
+        self.counts, self.tally = Counts(), Tally()
+        self.histogram: NDArray[np.int64] = np.zeros(256, dtype=np.int64)
+        self.refinement = None if loaded.bundle.recipe.refinement == "none" else RefinementTally()
+        self._bam: CallBam | None = None
+        self._tables: CallTables | None = None
+        if partial.bam is not None:
+            header = header_with_program(stream.header, stamp.versions["leech"], " ".join(stamp.command))
+            self._bam = CallBam(partial.bam, header, must_be_sorted=partial.index is not None)
+            # On a failure too, before the partial files are removed.
+            stack.callback(self._bam.close)
+        if partial.calls:
+            self._tables = CallTables(partial.calls)
+            stack.callback(self._tables.abandon)
 
-def _probabilities(cut: CutResult, loaded: LoadedModel, predictor: Predictor, batch_size: int) -> NDArray[np.float64]:
-    """Return P(positive) of each chunk, float64 (num_chunks,)."""
-    bundle, columns = loaded.bundle, cut.chunks.columns
-    parts = [np.zeros(0)]
-    for start in range(0, len(cut.chunks), batch_size):
-        part = {name: values[start : start + batch_size] for name, values in columns.items()}
-        inputs = make_inputs(part, bundle.recipe, bundle.spec.features)
-        parts.append(predictor.positive_probability(inputs, bundle.calibration))
-    return np.concatenate(parts)
-
-
-def _calls(
-    batch: RecordBatch, probabilities: NDArray[np.float64], threshold: int
-) -> Iterator[tuple[pysam.AlignedSegment, Call]]:
-    """Pair each record with its call; every probability is used exactly once."""
-    likelihoods = charging_likelihood(probabilities)
-    positive = is_positive(likelihoods, threshold)
-    called = iter(zip(probabilities.tolist(), likelihoods.tolist(), positive.tolist(), strict=True))
-    for record, outcome in zip(batch.records, batch.outcomes, strict=True):
-        probability, likelihood, side = next(called) if outcome == USED else (None, None, None)
-        call = Call(
-            read_id=record.query_name or "",
-            reference=record.reference_name or "",
-            probability=probability,
-            likelihood=likelihood,
-            positive=side,
-            reason="" if outcome == USED else outcome,
+    def go(self, config: PredictConfig, task: Task, clock: Callable[[], float]) -> None:
+        """Read, call and write everything, and judge whether it is complete."""
+        predictor = Predictor(self._loaded.network, choose_device(config.device))
+        batches = scored_batches(
+            self._stream,
+            self._loaded,
+            predictor,
+            batch_records=config.batch_records,
+            workers=config.workers,
+            batch_size=config.batch_size,
         )
-        yield record, call
-    assert next(called, None) is None, "more calls than used records"
+        start = clock()
+        with closing(batches):
+            for scored in batches:
+                self._write(scored)
+                task.advance(len(scored.batch.records))
+                left = _time_left(self._stream.share_read, clock() - start)
+                if left is not None:
+                    task.describe(left)
+        task.describe("")
+        self._finish()
+
+    def _write(self, scored: ScoredBatch) -> None:
+        batch = scored.batch
+        outcomes = []
+        for record, call in judge(batch, scored.probabilities, self._rules):
+            if self._bam is not None:
+                self._bam.write(record, call)
+            if self._tables is not None:
+                self._tables.write(call)
+            self._count(call)
+            outcomes.append(call.reason or USED)
+        self.counts.add_all(outcomes)
+        self._agreement.see(batch)
+        if self.refinement is not None:
+            self.refinement.merge(batch.cut.refinement)
+
+    def _count(self, call: Call) -> None:
+        self.tally.count(call)
+        if call.likelihood is not None:
+            self.histogram[call.likelihood] += 1
+
+    def _finish(self) -> None:
+        if self._bam is not None:
+            self._bam.close()
+            if self._bam.num_replaced:
+                logger.warning(
+                    "%d records carried a cl tag already; it was replaced, or removed where no call is made.",
+                    self._bam.num_replaced,
+                )
+        if self._tables is not None:
+            self._tables.close()
+        self._stream.settle(self.counts, int(self.histogram.sum()))
+        if self.refinement is not None:
+            self.refinement.refuse_harm()
+        if self._bam is not None and self._partial.index is not None:
+            self._bam.index(self._partial.index)
 
 
-def _group(call: Call) -> str:
-    if call.positive is not None:
-        return "positive" if call.positive else "negative"
-    return "other" if call.reason in NOT_A_LOSS else "no call"
+def _time_left(share: float | None, seconds: float) -> str | None:
+    """Return how much of the alignments is read and how long the rest will take, in words."""
+    if not share or seconds < _ETA_AFTER_S:
+        return None
+    return f"{share:.0%} of the BAM, about {format_duration(seconds * (1 - share) / share)} left"
+
+
+def _write_record(path: Path, result: PredictResult, config: PredictConfig, identity: str | None, stamp: Stamp) -> None:
+    """Write all that a report needs to know of the run, and by which a later run knows whether it is the same."""
+    content = {
+        "format": FORMAT,
+        "schema_version": SCHEMA_VERSION,
+        **{name: value for name, value in result.to_mapping().items() if name not in ("path", "tables", "references")},
+        "labels": list(result.labels),
+        "tally": result.summarised.tally.to_mapping(),
+        "cl_histogram": list(result.histogram),
+        "identity": identity,
+        "settings": to_mapping(config),
+        "provenance": stamp.to_mapping(),
+    }
+    path.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")

@@ -1,8 +1,8 @@
-"""The files that calls are written to: BAM with ``cl`` tags, and the lab's three tables.
+"""The files that single calls are written to: BAM with ``cl`` tags, and the lab's three tables.
 
 Hides: tags, header lines, column orders and gzip. Belongs here: one writer per file; what a call is, is decided in
-``predict.py``. Invariants: a record that is written has every tag it was read with, in its order, but for an earlier
-``cl``; file names and columns are a stable interface that downstream tools read as they are.
+``calls.py``, and summaries of calls are ``summary.py``'s. Invariants: a record that is written has every tag it was read with,
+in its order, but for an earlier ``cl``; file names and columns are a stable interface that downstream tools read as they are.
 """
 
 from __future__ import annotations
@@ -12,32 +12,16 @@ import io
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import pysam
 
 from leech.errors import InputError
+from leech.prediction.calls import Call
 
 CALL_TAG = "cl"
 """Scalar uint8 tag, ``round(255 * P(positive))``; absent where no call is made."""
 
-
-class Call(NamedTuple):
-    """What became of one record.
-
-    :ivar reference: name; empty where unmapped.
-    :ivar probability: of the positive label; None without a call.
-    :ivar likelihood: the ``cl`` value; None without a call.
-    :ivar positive: whether that lies at the operating point or above; None without a call.
-    :ivar reason: why there is no call; empty for a call.
-    """
-
-    read_id: str
-    reference: str
-    probability: float | None
-    likelihood: int | None
-    positive: bool | None
-    reason: str
+_COMPRESSING_THREADS = 2
 
 
 def header_with_program(header: pysam.AlignmentHeader, version: str, command: str) -> pysam.AlignmentHeader:
@@ -79,6 +63,51 @@ def tag_record(record: pysam.AlignedSegment, likelihood: int | None) -> bool:
     elif earlier:
         record.set_tag(CALL_TAG, None)
     return earlier
+
+
+class CallBam:
+    """The BAM of a run, written in a few threads.
+
+    :param path: where to write.
+    :param must_be_sorted: refuse records that are not sorted by position, which an index needs.
+    """
+
+    def __init__(self, path: Path, header: pysam.AlignmentHeader, *, must_be_sorted: bool = False) -> None:
+        self.num_replaced = 0
+        self._path, self._must_be_sorted = path, must_be_sorted
+        self._file = pysam.AlignmentFile(str(path), "wb", header=header, threads=_COMPRESSING_THREADS)
+        self._num_written = 0
+        self._last = (-1, -1)
+
+    def write(self, record: pysam.AlignedSegment, call: Call) -> None:
+        """Write a record with its call; an earlier tag is replaced or taken away, and counted.
+
+        :raises InputError: it comes before the last one, and an index was asked for.
+        """
+        if self._must_be_sorted:
+            # Records without a reference come last.
+            place = (record.reference_id % 2**31, record.reference_start)
+            if place < self._last:
+                raise InputError(
+                    f"Record {self._num_written + 1} of the alignments ('{call.read_id}') lies before the one in front of it, "
+                    "and --index takes records that are sorted by position.",
+                    hint="Sort the BAM first (samtools sort), or leave out --index.",
+                )
+            self._last = place
+        self.num_replaced += tag_record(record, call.likelihood)
+        self._file.write(record)
+        self._num_written += 1
+
+    def close(self) -> None:
+        """Finish the file; closing it again does nothing."""
+        self._file.close()
+
+    def index(self, path: Path) -> None:
+        """Write the index of the finished file to ``path``."""
+        try:
+            pysam.index("-b", "-o", str(path), str(self._path))
+        except pysam.utils.SamtoolsError as error:
+            raise InputError(f"The BAM cannot be indexed: {error}.") from error
 
 
 class GzipTable:

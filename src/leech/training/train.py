@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -287,6 +288,7 @@ def _describe(
             "num_validation": dict(zip(states.labels, states.num_validation, strict=True)),
             "references": _references(corpus, states),
             "corpus_digest": corpus.manifest.digest,
+            **_origin(corpus),
             "run": dict(run),
         },
         stamp=stamp.to_mapping(),
@@ -297,6 +299,25 @@ def _references(corpus: Corpus, states: TwoStates) -> list[str]:
     """Return the names of the references that were learnt from, in the order of their names."""
     codes = np.unique(corpus.gather(states.train, ["reference"])["reference"])
     return sorted(corpus.categories["reference"][code] for code in codes)
+
+
+def _origin(corpus: Corpus) -> dict[str, Any]:
+    """Return what predicting compares new runs with: sampling rates, basecaller models, and records by outcome per label.
+
+    A library of several labels tells nothing of either, so it is left out of the last.
+    """
+    libraries = corpus.parts or [corpus]
+    ladders: dict[str, Counter[str]] = {}
+    for library in libraries:
+        if len(library.labels) == 1:
+            ladders.setdefault(library.labels[0], Counter()).update(library.manifest.counts)
+    return {
+        "sample_rates": sorted({rate for library in libraries for rate in library.manifest.runs.values()}),
+        "basecall_models": sorted(
+            {name for library in libraries for name in library.manifest.settings.get("basecall_models", [])}
+        ),
+        "counts_by_label": {label: dict(ladder) for label, ladder in sorted(ladders.items())},
+    }
 
 
 def _write_history(records: list[Record], folder: Path) -> None:

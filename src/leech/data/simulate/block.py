@@ -58,7 +58,7 @@ _SUPPLEMENTARY_BASES = 30
 class Pod5Read(NamedTuple):
     """A read to be written into POD5.
 
-    :ivar molecule: number in the library of the first molecule in it.
+    :ivar molecule: number in the library that decides on its file; it never falls from one read to the next.
     :ivar calibration_scale: None for the usual.
     """
 
@@ -228,14 +228,14 @@ class _BlockWriter:
             applied.append([nuisance for nuisance in hit[place] if nuisance.change(draft, generator)])
             is_whole = any(nuisance.is_exclusive for nuisance in applied[place])
             if is_whole or (waiting is None and not self._starts_pair[place]):
-                self._write_read([place], drafts, applied)
+                self._write_read([place], place, drafts, applied)
             elif waiting is None:
                 waiting = place
             else:
-                self._write_read([waiting, place], drafts, applied)
+                self._write_read([waiting, place], place, drafts, applied)
                 waiting = None
         if waiting is not None:
-            self._write_read([waiting], drafts, applied)
+            self._write_read([waiting], len(drafts) - 1, drafts, applied)
         self._count()
         return Block(
             records="".join(self._lines).encode(),
@@ -248,13 +248,16 @@ class _BlockWriter:
         )
 
     def _write_read(
-        self, places: Sequence[int], drafts: Sequence[Draft], applied: Sequence[Sequence[Nuisance]]
+        self, places: Sequence[int], now: int, drafts: Sequence[Draft], applied: Sequence[Sequence[Nuisance]]
     ) -> None:
-        """Write one POD5 read and the records of the molecules in it."""
+        """Write one POD5 read and the records of the molecules in it.
+
+        :param now: how far the block is written; the read goes where that molecule's does, whenever its own was drawn.
+        """
         first = places[0]
         ids = self._own_ids if len(places) == 1 else self._parent_ids
         parent = str(uuid.UUID(bytes=ids[first], version=4))
-        molecule = self._first + places[-1]
+        molecule = self._first + now
         is_missing = bool(self._is_missing[first])
         if not is_missing:
             draft = drafts[first]

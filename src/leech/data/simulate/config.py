@@ -14,7 +14,7 @@ THREE_PRIME_ADAPTER = "GGCTTCTTCTTGCTCTTCCAACCTTGCCTTAAAAAAAAAA"
 
 @dataclass(frozen=True, kw_only=True)
 class SimulateConfig:
-    """One simulated library. Two libraries share molecules and pore when ``design_seed`` and the pore model agree."""
+    """One simulated library. Two libraries share references and pore when ``design_seed`` and the k-mer table agree."""
 
     reads: int = knob(2000, minimum=1, help="Molecules to simulate, each one primary record.")
     charged_fraction: float = knob(
@@ -89,7 +89,6 @@ class SimulateConfig:
     )
     duplicate_fraction: float = knob(0.005, minimum=0.0, maximum=1.0, help="Records written twice, per molecule.")
     unmapped_fraction: float = knob(0.01, minimum=0.0, maximum=1.0, help="Unmapped records per molecule.")
-
     nuisance: tuple[str, ...] = knob(
         (),
         metavar="NAME=FRACTION",

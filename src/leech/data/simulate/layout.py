@@ -7,6 +7,7 @@ that one file is open at a time.
 
 from __future__ import annotations
 
+import re
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,8 +81,11 @@ class Layout:
         """Return a file's path in the library's folder."""
         if not self.is_tree:
             return Path(SINGLE_FILE)
-        run, number = divmod(file, self.files_per_run)
-        return Path(TREE, self.runs[run].flow_cell, self.runs[run].name, f"reads_{number + 1:04d}.pod5")
+        place, number = divmod(file, self.files_per_run)
+        run = self.runs[place]
+        # A flow cell may be called as no folder can be, and a hidden folder would be passed over.
+        folder = re.sub(r"[^A-Za-z0-9._-]", "_", run.flow_cell).lstrip(".") or "flow_cell"
+        return Path(TREE, folder, run.name, f"reads_{number + 1:04d}.pod5")
 
     def side_path(self, place: Place | str) -> Path:
         """Return the path of the file of reads that are corrupt, truncated or repeated."""

@@ -12,9 +12,7 @@ import json
 import mmap
 import os
 import uuid
-from collections import deque
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,7 +32,7 @@ from leech.data.simulate.molecules import CALIBRATION_OFFSET, CALIBRATION_SCALE,
 from leech.data.simulate.nuisances import USED
 from leech.data.simulate.oracle import ScoreHistogram
 from leech.data.simulate.tally import Tally
-from leech.data.workers import WorkerDiedError, start_workers
+from leech.data.workers import WorkerDiedError, spread
 from leech.errors import LeechError
 from leech.provenance import Stamp, atomic_folder
 
@@ -332,8 +330,18 @@ def _spoil_signal(path: Path) -> None:
             place = content.find(_ZSTD_FRAME, place)
 
 
-def _start_worker(config: SimulateConfig, design: Design, indels: IndelModel) -> Callable[[int], Block]:
-    return BlockMaker(config, design, indels).make
+_maker: BlockMaker | None = None
+"""A worker process's own maker of blocks; set once when the process starts, and None everywhere else."""
+
+
+def _start_worker(config: SimulateConfig, design: Design, indels: IndelModel) -> None:
+    global _maker
+    _maker = BlockMaker(config, design, indels)
+
+
+def _make_in_worker(number: int) -> Block:
+    assert _maker is not None
+    return _maker.make(number)
 
 
 def _blocks(config: SimulateConfig, design: Design, indels: IndelModel) -> Iterator[Block]:
@@ -347,17 +355,19 @@ def _blocks(config: SimulateConfig, design: Design, indels: IndelModel) -> Itera
         maker = BlockMaker(config, design, indels)
         yield from map(maker.make, numbers)
         return
-    waiting: deque[Future[Block]] = deque()
+    tasks = ((None, number) for number in numbers)
     try:
-        with start_workers(workers, _start_worker, (config, design, indels)) as pool:
-            for number in numbers:
-                waiting.append(pool.submit(number))
-                if len(waiting) > _BLOCKS_AHEAD * workers:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
+        for _, block in spread(
+            _make_in_worker,
+            tasks,
+            workers,
+            ahead=_BLOCKS_AHEAD,
+            start=_start_worker,
+            arguments=(config, design, indels),
+        ):
+            yield block
     except WorkerDiedError as error:
         raise LeechError(
-            "A worker process died before its reads were made, so the library would be incomplete.",
+            "A worker process died before its reads were made, so the library would be incomplete; nothing was kept.",
             hint="It was killed, most often for want of memory; run again with fewer --workers.",
         ) from error

@@ -1,0 +1,1 @@
+"""One page of results, and what MultiQC shows of them."""

@@ -1,0 +1,301 @@
+"""The parts of the report about samples: what was called in each, what was not, and the fraction of every tRNA.
+
+Hides: which tables and figures these are. Belongs here: what is shown of the outputs of ``leech predict``, and the records of
+corpora by outcome; reading is ``results.py``'s, drawing ``charts.py``'s. Invariants: a fraction is the share of called reads
+as predict counted them, corrected ones stand beside it under their own names; references stand by amino acid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from leech.console import Table
+from leech.data.drawing import bare_table, figure, numbers, tsv_link
+from leech.data.reasons import REASONS, USED
+from leech.evaluation.report.charts import Dot, Row, bar_key, dot_plots, heat_map, key, share_bars
+from leech.evaluation.report.results import MIN_DEPTH, UNASSIGNED, Fraction, ReferenceCalls, Sample
+from leech.evaluation.report.section import Section, count, limits, number, paragraph, span
+
+MOST_REFERENCES = 400
+"""References shown; of more, those with most calls. A page of tens of thousands opens on no telephone."""
+
+_NAMED_REASONS = 4
+"""Reasons with a colour of their own in the figure; the table has all."""
+
+_GIVE_CALLS = "Give the folder of tables that 'leech predict --tables' wrote, with --calls."
+
+
+def state_names(samples: Sequence[Sample]) -> tuple[str, str]:
+    """Return what to call the negative and the positive state: the models' words where they agree."""
+    found = {sample.labels for sample in samples if sample.labels is not None}
+    return found.pop() if len(found) == 1 else ("negative", "positive")
+
+
+def samples_table(samples: Sequence[Sample]) -> Table:
+    """Return a row per sample."""
+    negative, positive = state_names(samples)
+    rows = []
+    for sample in samples:
+        total = sample.total
+        fraction = total.fraction
+        reads = None if total.no_call is None else total.called + total.no_call
+        rows.append(
+            (
+                sample.name,
+                number(None if fraction is None else fraction.value),
+                *limits(None if fraction is None else fraction.interval),
+                count(total.positive),
+                count(total.negative),
+                count(total.no_call),
+                number(total.no_call / reads if total.no_call is not None and reads else None),
+                count(sample.ladder.get("seen")),
+                count(sample.threshold_cl),
+            )
+        )
+    counts = (positive, negative, "no call", "no-call share", "records", "threshold cl")
+    columns = ("sample", f"fraction {positive}", "low", "high", *counts)
+    return Table(title="Samples", columns=columns, rows=tuple(rows))
+
+
+def samples_section(samples: Sequence[Sample]) -> Section:
+    """Return a row per sample with its counts and fraction."""
+    body = []
+    if samples:
+        table = samples_table(samples)
+        body = [
+            bare_table(table),
+            f"<p>{tsv_link(table, 'samples.tsv')}</p>",
+            paragraph(
+                "The fraction is that of called reads, with Wilson's 95 % interval. Reads without a call are not in it: where "
+                "one state is called less often than the other, it is too low or too high. Records that are unmapped, "
+                "secondary, supplementary or duplicates count as records only."
+            ),
+        ]
+    return Section("samples", "Samples", tuple(body), _GIVE_CALLS)
+
+
+def attrition_section(ladders: Mapping[str, Mapping[str, int]]) -> Section:
+    """Return what became of all records, by sample or corpus.
+
+    :param ladders: by name, records by outcome, ``seen`` among them.
+    """
+    lacking = f"{_GIVE_CALLS} Or a corpus, with --corpus."
+    if not ladders:
+        return Section("attrition", "What became of the records", (), lacking)
+    reasons = _reasons(ladders)
+    shares = {
+        name: {outcome: ladder.get(outcome, 0) / max(ladder.get("seen", 0), 1) for outcome in (USED, *reasons)}
+        for name, ladder in ladders.items()
+    }
+    named = sorted(reasons, key=lambda reason: -max(of[reason] for of in shares.values()))[:_NAMED_REASONS]
+    parts = [
+        [of[USED], *(of[reason] for reason in named), sum(of[reason] for reason in reasons if reason not in named)]
+        for of in shares.values()
+    ]
+    drawing = share_bars("Records by outcome", list(ladders), parts)
+    table = attrition_table(ladders)
+    body = (
+        figure(
+            drawing,
+            "Share of all records of the alignment file; the table has every reason.",
+            bar_key([USED, *named, "other reasons"]),
+        ),
+        numbers(table, "attrition.tsv"),
+    )
+    return Section("attrition", "What became of the records", body, lacking)
+
+
+def _reasons(ladders: Mapping[str, Mapping[str, int]]) -> list[str]:
+    """Return the reasons that occur, in the order in which records are examined, then those this version does not know."""
+    occurring = {
+        outcome for ladder in ladders.values() for outcome, records in ladder.items() if records and outcome != USED
+    } - {"seen"}
+    return [*(reason for reason in REASONS if reason in occurring), *sorted(occurring - REASONS.keys())]
+
+
+def attrition_table(ladders: Mapping[str, Mapping[str, int]]) -> Table:
+    """Return records by outcome and name, with shares, meaning and remedy."""
+    rows = []
+    for outcome in ("seen", *_reasons(ladders), USED):
+        reason = REASONS.get(outcome)
+        cells = []
+        for ladder in ladders.values():
+            records = ladder.get(outcome, 0)
+            cells += [str(records), f"{100 * records / max(ladder.get('seen', 0), 1):.1f}%"]
+        rows.append((outcome, *cells, reason.meaning if reason else "", reason.remedy if reason else ""))
+    columns = ("outcome", *(cell for name in ladders for cell in (name, "share")), "meaning", "what to do")
+    return Table(title="Records by outcome", columns=columns, rows=tuple(rows))
+
+
+class _Charging:
+    """Calls of all samples, by reference."""
+
+    def __init__(self, samples: Sequence[Sample]) -> None:
+        self.samples = samples
+        self.calls = {(one.reference, place): one for place, sample in enumerate(samples) for one in sample.references}
+        total: dict[str, int] = {}
+        self.amino_acids: dict[str, str] = {}
+        for one in (one for sample in samples for one in sample.references):
+            total[one.reference] = total.get(one.reference, 0) + one.called
+            self.amino_acids.setdefault(one.reference, one.amino_acid)
+        chosen = sorted(total, key=lambda name: (-total[name], name))[:MOST_REFERENCES]
+        self.references = sorted(chosen, key=self._place)
+        self.num_left_out = len(total) - len(chosen)
+
+    def _place(self, reference: str) -> tuple[bool, str, str]:
+        group = self.amino_acids[reference]
+        return group == UNASSIGNED, group, reference
+
+    def of(self, reference: str) -> Iterable[tuple[int, ReferenceCalls]]:
+        """Return a reference's calls by place of the sample."""
+        for place in range(len(self.samples)):
+            if (reference, place) in self.calls:
+                yield place, self.calls[reference, place]
+
+    def rolled_up(self, group: str, place: int) -> ReferenceCalls:
+        """Return all references of an amino acid in one sample, also those that are not shown."""
+        members = [one for one in self.samples[place].references if self.amino_acids[one.reference] == group]
+        positive, negative = sum(one.positive for one in members), sum(one.negative for one in members)
+        return ReferenceCalls(f"all {group}", group, positive, negative, None, positive + negative >= MIN_DEPTH, {})
+
+
+def charging_sections(samples: Sequence[Sample]) -> tuple[Section, Section]:
+    """Return the fraction of every tRNA across samples, as dots with intervals and as a heat map."""
+    titles = (("charging", "Fraction by tRNA"), ("heatmap", "Fraction by tRNA and sample"))
+    if not samples:
+        empty = [Section(anchor, title, (), _GIVE_CALLS) for anchor, title in titles]
+        return empty[0], empty[1]
+    charging = _Charging(samples)
+    positive = state_names(samples)[1]
+    (dots, dots_title), (heat, heat_title) = titles
+    return (
+        Section(dots, dots_title, tuple(_dots(charging, positive)), _GIVE_CALLS),
+        Section(heat, heat_title, tuple(_heat(charging, positive)), _GIVE_CALLS),
+    )
+
+
+def _dots(charging: _Charging, positive: str) -> Iterable[str]:
+    names = [sample.name for sample in charging.samples]
+    rows = [
+        Row(
+            charging.amino_acids[reference],
+            reference,
+            [
+                Dot(place, found.value, *found.interval, one.enough, _words(names[place], one, found))
+                for place, one in charging.of(reference)
+                if (found := one.fraction) is not None
+            ],
+        )
+        for reference in charging.references
+    ]
+    yield key(names, dots=True)
+    for drawing in dot_plots("Fraction by tRNA and sample", rows, len(names), f"fraction {positive}"):
+        yield figure(drawing, "")
+    yield paragraph(
+        f"Share of called reads that are {positive}, with Wilson's 95 % interval. Hollow dots on dashed lines rest on few "
+        f"reads (fewer than {MIN_DEPTH}, or what predict was told). {_left_out(charging)}"
+    )
+    yield from _about_corrections(charging.samples)
+    yield numbers(charging_table(charging.samples, charging.references), "charging.tsv")
+
+
+_CORRECTIONS = {
+    "error_corrected": ("error_rates_from", "with wrong calls taken out, by the model's error rates"),
+    "no_call_corrected": (
+        "call_rates_from",
+        "of all reads, with what one state is left uncalled more often taken out too",
+    ),
+}
+"""By column: where a record says who knows its rates, and what it is."""
+
+
+def _about_corrections(samples: Sequence[Sample]) -> Iterable[str]:
+    """Say which corrected fractions the table holds, what they are, and where their rates are from."""
+    for name in sorted({name for sample in samples for one in sample.references for name in one.corrected}):
+        key_of_source, meaning = _CORRECTIONS[name]
+        known = (sample.record.get("corrections") for sample in samples)
+        sources = {str(found.get(key_of_source)) for found in known if isinstance(found, Mapping)} - {"None"}
+        rates = f" Rates: {'; '.join(sorted(sources))}." if sources else ""
+        yield paragraph(f"The table has {name} too: the fraction {meaning}.{rates}")
+
+
+def _words(sample: str, one: ReferenceCalls, found: Fraction) -> str:
+    return f"{sample}: {found.value:.3f} ({span(found.interval)}), {one.positive} of {one.called} called reads"
+
+
+def _left_out(charging: _Charging) -> str:
+    if not charging.num_left_out:
+        return ""
+    return (
+        f"Of {charging.num_left_out + MOST_REFERENCES} references the {MOST_REFERENCES} with most calls are shown; predict's "
+        "tables have all."
+    )
+
+
+def charging_table(samples: Sequence[Sample], references: Sequence[str]) -> Table:
+    """Return a row per reference and sample; figures corrected by predict only where some sample has them."""
+    corrections = sorted({name for sample in samples for one in sample.references for name in one.corrected})
+    shown = {reference: place for place, reference in enumerate(references)}
+    rows = []
+    for sample in samples:
+        for one in sample.references:
+            if one.reference not in shown:
+                continue
+            fraction = one.fraction
+            cells = [
+                one.amino_acid,
+                one.reference,
+                sample.name,
+                count(one.positive),
+                count(one.negative),
+                count(one.no_call),
+                number(None if fraction is None else fraction.value),
+                *limits(None if fraction is None else fraction.interval),
+                "yes" if one.enough else "few reads",
+            ]
+            for name in corrections:
+                corrected = one.corrected.get(name)
+                cells += [
+                    number(None if corrected is None else corrected.value),
+                    *limits(None if corrected is None else corrected.interval),
+                ]
+            rows.append((shown[one.reference], tuple(cells)))
+    rows.sort(key=lambda row: row[0])
+    columns = (
+        *("amino_acid", "reference", "sample", "n_positive", "n_negative", "n_no_call"),
+        *("fraction", "fraction_low", "fraction_high", "enough"),
+        *(f"{name}{suffix}" for name in corrections for suffix in ("", "_low", "_high")),
+    )
+    return Table(title="calls by tRNA and sample", columns=columns, rows=tuple(cells for _, cells in rows))
+
+
+def _heat(charging: _Charging, positive: str) -> Iterable[str]:
+    names = [sample.name for sample in charging.samples]
+    rows: list[tuple[str, str, list[tuple[float, bool, str] | None]]] = []
+    groups = [charging.amino_acids[reference] for reference in charging.references]
+    for place, (reference, group) in enumerate(zip(charging.references, groups, strict=True)):
+        found = dict(charging.of(reference))
+        rows.append((group, reference, [_heat_cell(names[at], found.get(at)) for at in range(len(names))]))
+        last = place + 1 == len(groups) or groups[place + 1] != group
+        if last and group != UNASSIGNED and groups.count(group) > 1:
+            rolled = [charging.rolled_up(group, at) for at in range(len(names))]
+            rows.append((group, f"all {group}", [_heat_cell(names[at], one) for at, one in enumerate(rolled)]))
+    yield heat_map(names, rows)
+    yield paragraph(
+        f"Percent of called reads that are {positive}; dark blue is 0, yellow 100. An asterisk marks few reads, a dash "
+        f"stands for no called read. {_left_out(charging)}"
+    )
+    table = Table(
+        title="percent by tRNA and sample",
+        columns=("amino_acid", "reference", *names),
+        rows=tuple(
+            (group, name, *("" if cell is None else f"{100 * cell[0]:.2f}" for cell in cells))
+            for group, name, cells in rows
+        ),
+    )
+    yield numbers(table, "heatmap.tsv")
+
+
+def _heat_cell(sample: str, one: ReferenceCalls | None) -> tuple[float, bool, str] | None:
+    found = None if one is None else one.fraction
+    return None if one is None or found is None else (found.value, one.enough, _words(sample, one, found))

@@ -1,0 +1,290 @@
+"""Several runs at once: a sheet of samples in, outputs per sample and tables over all of them out.
+
+Hides: the sheet's form, which samples are done already, and that one sample's failure is not the others'. Belongs here: what
+is done sample by sample; one run is ``predict.py``'s. Invariants: a sample's files are complete or not there; a sample that was
+finished by the same model, inputs and settings is not run again; the combined tables hold every sample that is complete;
+a failed sample makes the whole run fail, by name, at its end.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from leech.config import to_mapping
+from leech.console import Progress, Table, logger
+from leech.data.config import ReadSources
+from leech.errors import ConfigError, InputError, LeechError
+from leech.models.bundle import DESCRIPTION, load_bundle
+from leech.prediction.calls import CallRules
+from leech.prediction.config import PredictConfig
+from leech.prediction.controls import read_controls
+from leech.prediction.fractions import Corrections
+from leech.prediction.outputs import RECORD
+from leech.prediction.predict import FORMAT, SCHEMA_VERSION, PredictResult, predict_run
+from leech.prediction.summary import SUMMARIES, Summarised, shown, write_combined
+from leech.prediction.tally import Tally, assign_groups, read_reference_groups
+from leech.prediction.tsv import read_tsv
+from leech.provenance import Identity, Stamp, atomic_file, digest_of, read_description
+
+COMBINED = "samples"
+"""What the names of the combined tables begin with."""
+
+_COLUMNS = ("sample", "pod5", "bam")
+
+_WITHOUT_EFFECT = ("workers", "batch_size", "batch_records", "device", "sample", "tables")
+"""Settings that a sample may be finished with and yet be the same."""
+
+
+class Sample(NamedTuple):
+    """One line of the sheet."""
+
+    name: str
+    pod5: tuple[Path, ...]
+    bam: Path
+
+
+def read_sheet(path: Path) -> list[Sample]:
+    """Read a sample sheet: a TSV with the columns sample, pod5 and bam, in any order; others are passed over.
+
+    Several POD5 paths of a sample are separated by ``;``. Relative paths start at the sheet's own folder.
+
+    :raises InputError: unreadable, a missing column, an empty cell, a name that is no file name, or one that comes twice.
+    """
+    (_, columns), *lines = read_tsv(path, "a sample sheet")
+    missing = [column for column in _COLUMNS if column not in columns]
+    if missing:
+        raise InputError(
+            f"Sample sheet '{path}' has no column {' and no column '.join(map(repr, missing))}; it has {', '.join(columns)}.",
+            hint="Its header line names sample, pod5 and bam, separated by tabs.",
+        )
+    samples: dict[str, Sample] = {}
+    for number, cells in lines:
+        row = dict(zip(columns, cells, strict=True))
+        where = f"Sample sheet '{path}' line {number}"
+        empty = [column for column in _COLUMNS if not row[column]]
+        if empty:
+            raise InputError(f"{where}: column '{empty[0]}' is empty.")
+        name = row["sample"]
+        if "/" in name or name.startswith(".") or name == COMBINED:
+            raise InputError(
+                f"{where}: column 'sample' holds '{name}', which cannot begin the names of the sample's files.",
+                hint=f"Give a name without '/', not beginning with '.', and other than '{COMBINED}'.",
+            )
+        if name in samples:
+            raise InputError(f"{where}: column 'sample' holds '{name}' a second time.")
+        if row["bam"] == "-":
+            raise InputError(f"{where}: column 'bam' is standard input, which can be one sample only.")
+        pod5 = tuple(path.parent / part.strip() for part in row["pod5"].split(";") if part.strip())
+        samples[name] = Sample(name, pod5, path.parent / row["bam"])
+    if not samples:
+        raise InputError(f"Sample sheet '{path}' lists no sample.")
+    return list(samples.values())
+
+
+@dataclass(frozen=True)
+class SamplesResult:
+    """What a run over several samples made.
+
+    :ivar finished: results of the samples that were run now, by name.
+    :ivar earlier: samples that were complete already.
+    :ivar failed: why, by name.
+    :ivar summaries: calls of every complete sample.
+    :ivar tables_written: the combined tables; empty where no sample is complete.
+    """
+
+    path: Path
+    labels: tuple[str, str]
+    finished: Mapping[str, PredictResult]
+    earlier: tuple[str, ...]
+    failed: Mapping[str, LeechError]
+    summaries: Mapping[str, Summarised]
+    tables_written: tuple[Path, ...]
+
+    def refuse_incomplete(self) -> None:
+        """Fail where a sample failed or lacks the reads of some POD5 files; what is complete stands.
+
+        :raises LeechError: with the samples' names.
+        """
+        broken = {name: error.message for name, error in self.failed.items()}
+        for name, result in self.finished.items():
+            try:
+                result.refuse_incomplete()
+            except LeechError as error:
+                broken[name] = error.message
+        if broken:
+            told = "; ".join(f"'{name}': {message}" for name, message in broken.items())
+            raise LeechError(
+                f"{len(broken)} of {len(self.finished) + len(self.earlier) + len(self.failed)} samples failed. {told}",
+                hint="The other samples are complete. The same command again runs only those that are not.",
+            )
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return plain types, ready for JSON."""
+        return {
+            "path": str(self.path),
+            "tables": [str(path) for path in self.tables_written],
+            "samples": {name: result.to_mapping() for name, result in self.finished.items()},
+            "complete_already": list(self.earlier),
+            "failed": {name: error.message for name, error in self.failed.items()},
+        }
+
+    def tables(self) -> list[Table]:
+        """Return one row per sample, and one table of calls per complete sample."""
+        rows = []
+        for name, summarised in self.summaries.items():
+            total = summarised.tally.total()
+            state = "complete already" if name in self.earlier else "called"
+            rows.append((name, state, str(total.num_positive), str(total.num_negative), str(total.num_no_call)))
+        rows.extend((name, "failed", "", "", "") for name in self.failed)
+        columns = ("sample", "state", self.labels[1], self.labels[0], "no call")
+        return [
+            Table(title="Samples", columns=columns, rows=tuple(rows)),
+            *(shown(summarised, self.labels, f"Sample {name}") for name, summarised in self.summaries.items()),
+        ]
+
+
+def predict_samples(
+    model: Path,
+    samples: Sequence[Sample],
+    sources: ReadSources,
+    config: PredictConfig,
+    output: Path,
+    *,
+    force: bool,
+    progress: Progress,
+    stamp: Stamp,
+) -> SamplesResult:
+    """Call the runs of all samples, one after the other, and write tables over all of them.
+
+    :param sources: what all samples share; POD5 and BAM are the samples' own.
+    :param output: folder for the samples' BAMs and tables.
+    :param force: run complete samples again, and replace what is in the way.
+    :raises ConfigError: options that are for one run only.
+    """
+    config.refuse_contradictions()
+    if config.sample is not None or config.tables is not None:
+        raise ConfigError(
+            f"{'--sample' if config.sample is not None else '--tables'} is for one run; with --samples, names come from the "
+            "sheet and all files go to --output."
+        )
+    if output.is_file():
+        raise ConfigError(f"'{output}' is a file, and with --samples the output is a folder.")
+    config = replace(config, format=config.format or "both")
+    if config.format == "bam":
+        raise ConfigError("--format bam leaves nothing to combine over the samples.", hint="Give 'both' or 'tsv'.")
+    bundle = load_bundle(model).bundle
+    group_table = {} if config.reference_groups is None else read_reference_groups(config.reference_groups)
+    rules = CallRules.of(config, bundle.threshold_cl)
+    corrections = Corrections.of(config, bundle, rules, read_controls(config))
+    finished: dict[str, PredictResult] = {}
+    failed: dict[str, LeechError] = {}
+    tallies: dict[str, Tally] = {}
+    earlier = []
+    for number, sample in enumerate(samples, start=1):
+        own = replace(sources, pod5=sample.pod5, bam=sample.bam)
+        identity = _identity(model, own, config)
+        found = None if force else _complete(output / f"{sample.name}.{RECORD}", identity)
+        if found is not None:
+            logger.info("Sample '%s' (%d of %d) is complete: nothing to do.", sample.name, number, len(samples))
+            tallies[sample.name] = found
+            earlier.append(sample.name)
+            continue
+        logger.info("Sample '%s', %d of %d.", sample.name, number, len(samples))
+        try:
+            result = _run(model, sample, own, config, output, identity, force=force, progress=progress, stamp=stamp)
+        except LeechError as error:
+            logger.error("Sample '%s' failed: %s", sample.name, error.message)
+            failed[sample.name] = error
+            continue
+        finished[sample.name] = result
+        tallies[sample.name] = result.summarised.tally
+    summaries = {
+        name: Summarised(tally, assign_groups(tally.by_reference(), group_table), corrections, config.min_depth)
+        for name, tally in tallies.items()
+    }
+    return SamplesResult(
+        path=output,
+        labels=bundle.labels,
+        finished=finished,
+        earlier=tuple(earlier),
+        failed=failed,
+        summaries=summaries,
+        tables_written=_combine(output, summaries) if summaries else (),
+    )
+
+
+def _run(
+    model: Path,
+    sample: Sample,
+    sources: ReadSources,
+    config: PredictConfig,
+    output: Path,
+    identity: str,
+    *,
+    force: bool,
+    progress: Progress,
+    stamp: Stamp,
+) -> PredictResult:
+    inputs = [model, *sample.pod5, sample.bam, sources.reference, sources.read_sites]
+    identities = (Identity.of(path) for path in inputs if path is not None)
+    stamp = replace(stamp, inputs=tuple(found for found in identities if found is not None))
+    place = output if config.format == "tsv" else output / f"{sample.name}.bam"
+    return predict_run(
+        model,
+        sources,
+        replace(config, sample=sample.name),
+        place,
+        force=force,
+        progress=progress,
+        stamp=stamp,
+        identity=identity,
+        clock=time.monotonic,
+    )
+
+
+def _identity(model: Path, sources: ReadSources, config: PredictConfig) -> str:
+    """Return the digest of all that decides a sample's calls; files are known by size, time and, small ones, content."""
+    shared = (config.reference_groups, config.negative_control, config.positive_control)
+    paths = [
+        *sources.pod5,
+        sources.bam,
+        sources.reference,
+        *([] if sources.read_sites is None else [sources.read_sites]),
+    ]
+    files = [Identity.of(path) for path in [*paths, *(path for path in shared if path is not None)]]
+    settings = {name: value for name, value in to_mapping(config).items() if name not in _WITHOUT_EFFECT}
+    content = {
+        "model": hashlib.sha256((model / DESCRIPTION).read_bytes()).hexdigest(),
+        "files": [None if file is None else asdict(file) for file in files],
+        "settings": settings,
+        "sources": {name: value for name, value in to_mapping(sources).items() if name not in ("pod5", "bam")},
+    }
+    return digest_of(content)
+
+
+def _complete(record: Path, identity: str) -> Tally | None:
+    """Return the calls of a sample that the same command finished earlier; None where there is none."""
+    if not record.is_file():
+        return None
+    content = read_description(
+        record, "prediction", form=FORMAT, schema_version=SCHEMA_VERSION, remedy="Give --force to run the sample again."
+    )
+    if content.get("identity") != identity or content.get("unreadable_pod5"):
+        return None
+    return Tally.from_mapping(content["tally"])
+
+
+def _combine(output: Path, summaries: Mapping[str, Summarised]) -> tuple[Path, ...]:
+    paths = {level: output / f"{COMBINED}.{name}.tsv.gz" for level, name in SUMMARIES.items()}
+    with ExitStack() as stack:
+        # They are made of the samples' own files and grow with them, so there is nothing to lose.
+        partials = {level: stack.enter_context(atomic_file(path, force=True)) for level, path in paths.items()}
+        for level, path in partials.items():
+            write_combined(path, summaries, level)
+    return tuple(paths.values())

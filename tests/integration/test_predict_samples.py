@@ -1,0 +1,168 @@
+"""Predicting several samples from a sheet: each on its own, and tables over all of them."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import shutil
+
+import pytest
+
+from leech.cli.main import main
+from leech.config import build
+from leech.data.recipe import Recipe
+from leech.errors import InputError
+from leech.models.bundle import ModelBundle, save_bundle
+from leech.models.spec import build_network, load_architecture
+from leech.prediction.samples import read_sheet
+from tiny_run import TinyRecord, ramp, read_id, write_run
+
+REFERENCES = {"tRNA-Ala-GGC-1-1": "ACGTACGTAC", "tRNA-Ala-TGC-1-1": "ACGTACGTAC"}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    spec = load_architecture("tcn")
+    recipe = build(Recipe, {"motif": "GTAC", "motif_offset": 1, "motif_occurrence": "last"})
+    bundle = ModelBundle(spec=spec, recipe=recipe, labels=("no", "yes"), training={}, stamp={})
+    folder = tmp_path_factory.mktemp("samples") / "model"
+    folder.mkdir()
+    save_bundle(bundle, build_network(spec, recipe), folder)
+    return folder
+
+
+def library(folder, references):
+    """Write four reads per number in ``references``, the number of the reference."""
+    records = [
+        TinyRecord(read_id(4 * place + n + 1), reference=number)
+        for place, number in enumerate(references)
+        for n in range(4)
+    ]
+    return write_run(folder, records, {record.name: ramp(60) for record in records}, REFERENCES)
+
+
+@pytest.fixture
+def sheet(tmp_path):
+    """Two good samples, the second without a read on the first reference, and one whose BAM is missing."""
+    library(tmp_path / "a", [0, 1])
+    library(tmp_path / "b", [1])
+    library(tmp_path / "c", [0])
+    (tmp_path / "c" / "mappings.bam").rename(tmp_path / "c" / "later.bam")
+    path = tmp_path / "sheet.tsv"
+    lines = ["# three samples", "bam\tcondition\tsample\tpod5", ""]
+    lines += [f"{name}/mappings.bam\tx\t{name}\t{name}/reads.pod5; {name}" for name in "abc"]
+    path.write_bytes(b"\xef\xbb\xbf" + "\r\n".join(lines).encode() + b"\r\n")
+    return path
+
+
+def arguments(model, sheet, *options):
+    return [
+        "predict",
+        *("--model", str(model), "--samples", str(sheet), "--reference", str(sheet.parent / "a" / "reference.fa")),
+        *("-o", str(sheet.parent / "out"), "--device", "cpu", *options),
+    ]
+
+
+def rows(path):
+    with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file, delimiter="\t"))
+
+
+def test_a_sample_that_fails_is_named_and_does_not_lose_the_others(model, sheet, capfd):
+    out = sheet.parent / "out"
+    assert main(arguments(model, sheet, "--json")) == 1
+    printed, said = capfd.readouterr()
+    assert "1 of 3 samples failed. 'c': BAM " in said
+    result = json.loads(printed)
+    assert list(result["samples"]) == ["a", "b"]
+    assert list(result["failed"]) == ["c"]
+    names = {path.name for path in out.iterdir()}
+    assert {"a.bam", "a.charging_calls.tsv.gz", "a.predict.json", "b.bam", "b.charging_summary.tsv.gz"} <= names
+    assert not [name for name in names if name.startswith("c.") or "partial" in name]
+    combined = rows(out / "samples.charging_summary.tsv.gz")
+    called = [
+        (row["reference"], row["sample"], int(row["n_positive"]) + int(row["n_negative"]), row["fraction"] == "")
+        for row in combined
+    ]
+    assert called == [
+        ("tRNA-Ala-GGC-1-1", "a", 4, False),
+        ("tRNA-Ala-GGC-1-1", "b", 0, True),
+        ("tRNA-Ala-TGC-1-1", "a", 4, False),
+        ("tRNA-Ala-TGC-1-1", "b", 4, False),
+    ]
+    own = rows(out / "a.charging_summary.tsv.gz")
+    assert [{"sample": "a", **row} for row in own] == [row for row in combined if row["sample"] == "a"]
+    amino = rows(out / "samples.charging_summary.amino_acid.tsv.gz")
+    assert [(row["amino_acid"], row["sample"]) for row in amino] == [("Ala", "a"), ("Ala", "b")]
+
+
+def test_the_same_command_again_runs_only_what_is_not_complete(model, sheet, capfd):
+    out = sheet.parent / "out"
+    assert main(arguments(model, sheet)) == 1
+    written = {name: (out / f"{name}.bam").stat().st_mtime_ns for name in "ab"}
+    shutil.copy(sheet.parent / "c" / "later.bam", sheet.parent / "c" / "mappings.bam")
+    capfd.readouterr()
+    # How the work is spread is no other run.
+    assert main(arguments(model, sheet, "--json", "--batch-size", "3")) == 0
+    result = json.loads(capfd.readouterr().out)
+    assert (result["complete_already"], list(result["samples"])) == (["a", "b"], ["c"])
+    assert {name: (out / f"{name}.bam").stat().st_mtime_ns for name in "ab"} == written
+    assert {row["sample"] for row in rows(out / "samples.charging_summary.tsv.gz")} == {"a", "b", "c"}
+
+
+def test_another_threshold_is_another_run_and_replaces_nothing_unasked(model, sheet, capfd):
+    assert main(arguments(model, sheet)) == 1
+    capfd.readouterr()
+    assert main(arguments(model, sheet, "--threshold", "0.4")) == 1
+    assert "3 of 3 samples failed" in capfd.readouterr().err
+    assert main(arguments(model, sheet, "--threshold", "0.4", "--force", "--json")) == 1
+    assert json.loads(capfd.readouterr().out)["samples"]["a"]["threshold_cl"] == 102
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--pod5", "x.pod5"), "leave out --pod5 and --bam"),
+        (("--sample", "s"), "--sample is for one run"),
+        (("--tables", "t"), "--tables is for one run"),
+        (("--format", "bam"), "leaves nothing to combine"),
+    ],
+)
+def test_options_of_a_single_run_are_refused(model, sheet, capfd, options, message):
+    assert main(arguments(model, sheet, *options)) == 2
+    assert message in " ".join(capfd.readouterr().err.split())
+    assert not (sheet.parent / "out").exists()
+
+
+def test_tables_alone_need_no_bam(model, sheet):
+    main(arguments(model, sheet, "--format", "tsv"))
+    assert not list((sheet.parent / "out").glob("*.bam"))
+    assert (sheet.parent / "out" / "b.charging_prob.tsv.gz").is_file()
+
+
+def test_a_sheet_gives_paths_from_its_own_folder_in_any_order_of_columns(sheet):
+    first = read_sheet(sheet)[0]
+    assert first == ("a", (sheet.parent / "a" / "reads.pod5", sheet.parent / "a"), sheet.parent / "a" / "mappings.bam")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "is empty, so it is not a sample sheet"),
+        ("sample\tpod5\tbam\n", "lists no sample"),
+        ("name\tpod5\n", "no column 'sample' and no column 'bam'; it has name, pod5"),
+        ("sample,pod5,bam\n", "no column 'sample'"),
+        ("sample\tpod5\tbam\na\t\tb.bam\n", "line 2: column 'pod5' is empty"),
+        ("sample\tpod5\tbam\na\tp\n", "line 2 has 2 cells and the header 3"),
+        ("sample\tpod5\tbam\n# x\na\tp\tb\na\tp\tb\n", "line 4: column 'sample' holds 'a' a second time"),
+        ("sample\tpod5\tbam\na/b\tp\tb\n", "line 2: column 'sample' holds 'a/b'"),
+        ("sample\tpod5\tbam\nsamples\tp\tb\n", "column 'sample' holds 'samples'"),
+        ("sample\tpod5\tbam\na\tp\t-\n", "column 'bam' is standard input"),
+    ],
+)
+def test_a_sheet_that_cannot_be_right_is_refused_by_line_and_column(tmp_path, text, message):
+    path = tmp_path / "sheet.tsv"
+    path.write_text(text)
+    with pytest.raises(InputError, match=message):
+        read_sheet(path)

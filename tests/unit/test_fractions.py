@@ -1,0 +1,192 @@
+"""Fractions of calls: raw, and corrected for wrong calls and for no-calls."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from leech.config import build
+from leech.data.proportion import wilson
+from leech.errors import InputError
+from leech.models.bundle import OperatingPoint
+from leech.prediction.calls import CallRules
+from leech.prediction.config import PredictConfig
+from leech.prediction.controls import control_rates
+from leech.prediction.fractions import (
+    CallRates,
+    Corrections,
+    ErrorRates,
+    Fraction,
+    Rate,
+    correct_errors,
+    correct_no_calls,
+    fractions,
+)
+
+NOTHING = Corrections(None, None, None, None)
+
+
+def model(achieved=None, training=None):
+    point = SimpleNamespace(threshold_cl=200, achieved=achieved)
+    return SimpleNamespace(
+        operating_point=point, threshold_cl=200, training=training or {}, labels=("uncharged", "charged")
+    )
+
+
+PLAIN = CallRules(200)
+
+
+def corrections(bundle, rules=PLAIN, **config):
+    return Corrections.of(build(PredictConfig, config), bundle, rules)
+
+
+def test_a_raw_fraction_has_wilson_s_interval():
+    found = fractions(30, 70, NOTHING)
+    assert found.raw.value == 0.3
+    assert found.raw.interval == wilson(30, 100)
+    assert found.error_corrected is None
+    assert found.no_call_corrected is None
+
+
+def test_without_a_call_there_is_no_fraction_and_no_division_by_zero():
+    known = Corrections(ErrorRates(Rate(0.1), Rate(0.9)), "options", CallRates(0.5, 1.0), "options")
+    assert fractions(0, 0, known) == (Fraction(None, None),) * 3
+
+
+def test_wrong_calls_are_taken_out():
+    # 0.3 called positive = F * 0.9 + (1 - F) * 0.05, so F = 0.25 / 0.85.
+    found = correct_errors(30, 100, ErrorRates(Rate(0.05), Rate(0.9)))
+    assert found.value == pytest.approx(0.25 / 0.85)
+    low, high = wilson(30, 100)
+    assert found.interval == pytest.approx(((low - 0.05) / 0.85, (high - 0.05) / 0.85))
+
+
+@pytest.mark.parametrize(("num_positive", "value"), [(2, 0.0), (99, 1.0)])
+def test_a_corrected_fraction_stays_between_0_and_1(num_positive, value):
+    for trials in (None, 50):
+        found = correct_errors(num_positive, 100, ErrorRates(Rate(0.05, trials), Rate(0.9, trials)))
+        assert found.value == value
+        assert 0 <= found.interval.low <= value <= found.interval.high <= 1
+
+
+def test_rates_measured_on_few_reads_widen_the_interval():
+    widths = []
+    for trials in (None, 10_000, 50):
+        low, high = correct_errors(300, 1000, ErrorRates(Rate(0.05, trials), Rate(0.9, trials))).interval
+        widths.append(high - low)
+    assert widths[1] == pytest.approx(widths[0], rel=0.05)
+    assert widths[2] > 2 * widths[0]
+
+
+def test_intervals_of_corrected_fractions_cover_the_truth_in_95_of_100_draws():
+    generator = np.random.default_rng(5)
+    true_fpr, true_tpr = 0.04, 0.88
+    covered = {"measured": [], "exact": []}
+    for truth in (0.0, 0.1, 0.25, 0.5, 1.0):
+        for _ in range(400):
+            positives, negatives, called = 150, 150, 200
+            tpr = generator.binomial(positives, true_tpr) / positives
+            fpr = generator.binomial(negatives, true_fpr) / negatives
+            seen = generator.binomial(called, truth * true_tpr + (1 - truth) * true_fpr)
+            measured = correct_errors(seen, called, ErrorRates(Rate(fpr, negatives), Rate(tpr, positives)))
+            exact = correct_errors(seen, called, ErrorRates(Rate(true_fpr), Rate(true_tpr)))
+            covered["measured"].append(measured.interval.low <= truth <= measured.interval.high)
+            covered["exact"].append(exact.interval.low <= truth <= exact.interval.high)
+    assert np.mean(covered["measured"]) > 0.94
+    assert np.mean(covered["exact"]) > 0.94
+
+
+def test_what_is_called_less_often_counts_for_more():
+    # Of 100 reads 50 are positive; 36 of these (0.72) and 47 of the others (0.94) are called: 36 / 83 raw.
+    found = correct_no_calls(Fraction(36 / 83, wilson(36, 83)), CallRates(0.72, 0.94))
+    assert found.value == pytest.approx(0.5)
+    assert found.interval.low < 0.5 < found.interval.high
+
+
+def test_both_corrections_follow_one_another():
+    known = Corrections(ErrorRates(Rate(0.05), Rate(0.9)), "options", CallRates(0.72, 0.94), "options")
+    found = fractions(30, 70, known)
+    assert found.no_call_corrected == correct_no_calls(found.error_corrected, CallRates(0.72, 0.94))
+    alone = fractions(30, 70, known._replace(errors=None))
+    assert alone.error_corrected is None
+    assert alone.no_call_corrected == correct_no_calls(alone.raw, CallRates(0.72, 0.94))
+
+
+ACHIEVED = {"test": {"tp": 90, "fn": 10, "fp": 4, "tn": 196}}
+
+
+def test_the_model_s_operating_point_gives_the_rates_of_its_test_split():
+    found = corrections(model(ACHIEVED))
+    assert found.errors == ErrorRates(Rate(0.02, 200), Rate(0.9, 100))
+    assert "operating point" in found.errors_source
+
+
+@pytest.mark.parametrize("rules", [CallRules(180), CallRules(200, min_confidence=0.9), CallRules(200, 0.0, True)])
+def test_rates_of_the_operating_point_hold_nowhere_else(rules):
+    training = {"counts_by_label": {"charged": {"used": 9}, "uncharged": {"used": 9}}}
+    found = corrections(model(ACHIEVED, training), rules)
+    assert found.errors is None
+    assert (found.calls is None) == rules.abstains
+
+
+def test_options_are_believed_before_the_model():
+    found = corrections(model(ACHIEVED), CallRules(180), fpr=0.1, tpr=0.8, call_rates=(0.7, 0.9))
+    assert found == Corrections(ErrorRates(Rate(0.1), Rate(0.8)), "options", CallRates(0.7, 0.9), "options")
+
+
+def test_a_plain_operating_point_corrects_nothing():
+    bundle = model()
+    bundle.operating_point = OperatingPoint()
+    assert corrections(bundle) == NOTHING
+
+
+def test_call_rates_come_from_libraries_of_one_state_and_from_reasons_that_a_state_may_cause():
+    # Charged: 72 of 72 + 20 + 8. Ids that no POD5 holds are missing from both states alike.
+    training = {
+        "counts_by_label": {
+            "charged": {"seen": 1000, "not_in_pod5": 900, "focus_not_aligned": 20, "junction_indel": 8, "used": 72},
+            "uncharged": {"seen": 100, "focus_not_aligned": 6, "used": 94},
+        }
+    }
+    assert corrections(model(training=training)).calls == CallRates(0.72, 0.94)
+    assert corrections(model(training={"counts_by_label": {"charged": {"used": 5}}})).calls is None
+
+
+def control(path, *rows, columns="reference\tn_positive\tn_negative"):
+    path.write_text("\n".join([columns, *rows]) + "\n")
+    return path
+
+
+def test_controls_give_each_reference_its_own_rates_where_they_hold_enough_of_it(tmp_path):
+    negative = control(tmp_path / "n.tsv", "a\t2\t98", "b\t10\t90", "few\t0\t5", "blind\t20\t20")
+    positive = control(tmp_path / "p.tsv", "a\t90\t10", "b\t40\t60", "few\t5\t0", "blind\t20\t20")
+    everything, own = control_rates(negative, positive)
+    assert everything == ErrorRates(Rate(32 / 245, 245), Rate(155 / 245, 245))
+    assert own == {
+        "a": ErrorRates(Rate(0.02, 100), Rate(0.9, 100)),
+        "b": ErrorRates(Rate(0.1, 100), Rate(0.4, 100)),
+    }
+    found = Corrections.of(build(PredictConfig, {}), model(ACHIEVED), PLAIN, (everything, own))
+    assert found.for_references({"a": 50}).errors == own["a"]
+    assert found.for_references({"few": 50}).errors == everything
+    # 30 reads of a and 10 of b: 0.75 * 0.02 + 0.25 * 0.1 and 0.75 * 0.9 + 0.25 * 0.4.
+    mixed = found.for_references({"a": 30, "b": 10, "few": 0}).errors
+    assert mixed.fpr == (pytest.approx(0.04), 200)
+    assert mixed.tpr == (pytest.approx(0.775), 200)
+
+
+@pytest.mark.parametrize(
+    ("columns", "row", "message"),
+    [
+        ("sample\treference\tn_positive\tn_negative", "s\ta\t1\t2", "over several samples"),
+        ("reference\tpositive", "a\t1", "no column 'n_positive'"),
+        ("reference\tn_positive\tn_negative", "a\tmany\t2", "line 2: a count is no whole number"),
+        ("reference\tn_positive\tn_negative", "a\t0\t0", "nothing can be corrected"),
+    ],
+)
+def test_a_control_that_tells_nothing_is_refused(tmp_path, columns, row, message):
+    path = control(tmp_path / "c.tsv", row, columns=columns)
+    with pytest.raises(InputError, match=message):
+        control_rates(path, path)

@@ -1,0 +1,149 @@
+"""What the rules decide in Python: the sample sheet, contradictions found before any work, memory."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from rules_as_text import REPOSITORY, pipeline, settle
+
+BLANK = dict.fromkeys(("bam", "label", "condition", "flow_cell"), "")
+
+TRAINING = {"prepare": {"motif": "CCA", "motif_offset": 2}, "merge": {"positive_label": "charged"}}
+
+
+def sheet(folder, text):
+    path = folder / "samples.tsv"
+    path.write_bytes(text.encode())
+    return path
+
+
+def row(sample, label="", **cells):
+    return {**BLANK, "sample": sample, "pod5": "p", "bam": "b", "label": label, **cells}
+
+
+STATES = [row("a", "charged"), row("b", "uncharged")]
+
+
+def test_comments_empty_lines_line_ends_and_a_byte_order_mark_are_not_rows(tmp_path):
+    text = "\ufeff# made by hand\r\nsample\tpod5\tbam\r\n\r\na\tdir one/\t a.bam \r\n  # b\tx\ty\r\nc\tp\t\r\n"
+    rows = pipeline.read_samples(sheet(tmp_path, text))
+    assert rows == [{"sample": "a", "pod5": "dir one/", "bam": "a.bam"}, {"sample": "c", "pod5": "p"}]
+
+
+def test_a_row_with_a_missing_cell_is_named_by_its_line(tmp_path):
+    with pytest.raises(pipeline.SheetError, match=r"Line 3 of .* has 2 cells and the header 3"):
+        pipeline.read_samples(sheet(tmp_path, "# x\nsample\tpod5\tbam\na\tp\n"))
+
+
+def test_a_sheet_without_rows_is_refused(tmp_path):
+    with pytest.raises(pipeline.SheetError, match="has no samples"):
+        pipeline.read_samples(sheet(tmp_path, "sample\tpod5\n# all commented out\n"))
+
+
+def test_a_condition_is_a_label():
+    rows = [row("a", condition="charged"), row("b", "uncharged", condition="uncharged"), row("c")]
+    samples = pipeline.settle_samples(rows, settle(**TRAINING))
+    assert [sample["label"] for sample in samples.values()] == ["charged", "uncharged", ""]
+    assert pipeline.training_samples(samples, settle(**TRAINING)) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "given", "words"),
+    [
+        ([*STATES, row("a")], TRAINING, "'a' stands twice"),
+        ([row("a", "charged", condition="un")], TRAINING, "has label 'charged' and condition 'un'"),
+        ([row("a", "charged")], TRAINING, "has 1 \\(charged\\)"),
+        ([*STATES, row("c", "x")], TRAINING, "has 3 \\(charged, uncharged, x\\)"),
+        (
+            STATES,
+            {**TRAINING, "merge": {"positive_label": "Charged"}},
+            "must be one of the labels charged and uncharged",
+        ),
+        ([*STATES, row("c", bam="")], TRAINING, "No BAM is given for c"),
+        (STATES, {"merge": TRAINING["merge"]}, "there is no site"),
+        (STATES, {**TRAINING, "merge": {"positive_label": "charged", "split": [0.7, 0.15, 0.15]}}, "fourth share"),
+        (STATES, {**TRAINING, "calibrate": {"target_fpr": 0.1, "target_recall": 0.9}}, "target_fpr and target_recall"),
+    ],
+)
+def test_what_cannot_be_done_is_said_before_any_work(rows, given, words):
+    with pytest.raises(pipeline.SheetError, match=words):
+        pipeline.settle_samples(rows, settle(**given))
+
+
+def test_a_held_out_flow_cell_that_no_sample_has_is_found_where_the_sheet_knows_them_all():
+    config = settle(
+        **{**TRAINING, "merge": {"positive_label": "charged", "hold_out": ["flow_cell=F1,F9", "isotype=Ala"]}}
+    )
+    known = [row("a", "charged", flow_cell="F1"), row("b", "uncharged", flow_cell="F2"), row("c", flow_cell="F9")]
+    with pytest.raises(pipeline.SheetError, match="names flow_cell F9, which no labelled sample"):
+        pipeline.settle_samples(known, config)
+    pipeline.settle_samples([row("a", "charged", flow_cell="F1"), row("b", "uncharged")], config)
+
+
+def test_with_a_model_nothing_is_trained_and_labels_are_not_needed():
+    config = settle(model="m", predict={"labelled": False})
+    samples = pipeline.settle_samples([row("a"), row("b", "charged")], config)
+    places = pipeline.Places(config, samples)
+    assert places.targets() == ["results/calls/a.bam", "results/calls/b.bam"]
+    assert places.corpora() == []
+    assert places.model() == "m"
+
+
+def test_labelled_libraries_are_called_unless_they_are_not_to_be():
+    samples = pipeline.settle_samples([*STATES, row("c")], settle(**TRAINING))
+    assert pipeline.called_samples(samples, settle(**TRAINING)) == ["a", "b", "c"]
+    assert pipeline.called_samples(samples, settle(**TRAINING, predict={"labelled": False})) == ["c"]
+
+
+def test_a_library_without_bam_is_aligned_and_a_filtered_one_read_from_what_the_filter_left():
+    config = settle(**TRAINING, basecall={"model": "m", "aligner": "minimap2"}, filter={"enabled": True})
+    places = pipeline.Places(config, pipeline.settle_samples([*STATES, row("c", bam="")], config))
+    assert places.bam("c") == "results/alignments/minimap2/c.bam"
+    assert places.bam("a") == "b"
+    assert places.pod5("a") == "results/pod5/a.pod5"
+
+
+def test_gpus_are_asked_for_in_one_way():
+    by_gpu, by_gres = settle(train_gpus=4), settle(train_gpus=4, gpu_request="gres")
+    assert (pipeline.gpu_count(by_gpu, 4), pipeline.gpu_gres(by_gpu, 4)) == (4, "")
+    assert (pipeline.gpu_count(by_gres, 4), pipeline.gpu_gres(by_gres, 4)) == (0, "gpu:4")
+    assert (pipeline.gpu_count(by_gres, 0), pipeline.gpu_gres(by_gres, 0), pipeline.lsf_gpus(0)) == (0, "", "")
+    assert pipeline.lsf_gpus(4) == "-gpu num=4"
+    assert [pipeline.train_threads(settle(train_gpus=number)) for number in (0, 1, 4)] == [2, 2, 8]
+
+
+def corpus_of(folder, megabytes):
+    folder.mkdir(parents=True)
+    with (folder / "signal.npy").open("wb") as file:
+        file.truncate(megabytes * 1_000_000)
+    return folder
+
+
+def measured_memory():
+    """Return (ranks, corpus in GB, PSS in MB) from the newest results."""
+    newest = max((REPOSITORY / "benchmarks" / "results").glob("distributed-*.md"))
+    table = newest.read_text().partition("| ranks | corpus, GB | PSS, MB |")[2]
+    return [
+        (int(a), float(b), int(c)) for a, b, c in re.findall(r"^\| (\d+) \| ([\d.]+) \| (\d+) \|", table, re.MULTILINE)
+    ]
+
+
+def test_the_memory_asked_for_covers_what_was_measured_and_is_not_twice_as_much_for_a_large_corpus(
+    tmp_path, monkeypatch
+):
+    measured = measured_memory()
+    assert {ranks for ranks, _, _ in measured} == {1, 2, 4}
+    for ranks, gigabytes, pss in measured:
+        monkeypatch.setattr(pipeline, "train_ranks", lambda _, ranks=ranks: ranks)
+        corpus = corpus_of(tmp_path / f"{ranks} {gigabytes}", round(1000 * gigabytes))
+        asked = pipeline.train_memory_mb(settle(), [corpus])
+        assert asked >= pss
+        assert gigabytes < 1 or asked <= 2 * pss
+
+
+def test_a_corpus_is_in_memory_once_whatever_the_number_of_ranks(tmp_path):
+    # 700 + ranks x 300 + GPUs x 3000, and 5 MB of corpus, which is not multiplied; what is not there counts for nothing.
+    corpora = [corpus_of(tmp_path / "a", 2), corpus_of(tmp_path / "b", 3), tmp_path / "missing"]
+    asked = [pipeline.train_memory_mb(settle(train_gpus=number), corpora) for number in (0, 1, 4)]
+    assert asked == [1005, 4005, 13905]
