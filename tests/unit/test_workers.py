@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -99,3 +102,21 @@ def test_what_goes_wrong_outside_ends_workers_that_are_busy():
         interrupted()
     assert [process.exitcode for process in processes] == [-signal.SIGKILL] * 2
     assert all(answer.done() for answer in answers)
+
+
+def blocked(_):
+    return signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
+def test_no_worker_gets_an_interrupt_in_a_fresh_process():
+    # In a process of its own, because what starts Python's tracker of resources unblocks signals, and does so once.
+    code = (
+        "from test_workers import blocked, ready; from leech.data.workers import spread\n"
+        "if __name__ == '__main__':\n"
+        "    print([result for _, result in spread(blocked, [(0, 0)] * 8, 2, ahead=3, start=ready, arguments=())])"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+    run = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=True
+    )
+    assert run.stdout.strip() == str([True] * 8)

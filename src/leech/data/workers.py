@@ -20,6 +20,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
@@ -188,6 +189,8 @@ def _signals_held() -> Iterator[None]:
         number: signal.signal(number, lambda caught_number, _: caught.append(caught_number))
         for number in (signal.SIGINT, signal.SIGTERM)
     }
+    # Starting Python's own tracker of resources unblocks signals, so it must not come between.
+    resource_tracker.ensure_running()
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
