@@ -186,6 +186,11 @@ def require_free(path: Path, *, force: bool, folder: bool) -> None:
     if path.is_dir() != folder:
         there, wanted = ("folder", "file") if path.is_dir() else ("file", "folder")
         raise InputError(f"'{path}' is a {there}, and the output is a {wanted}.", hint="Give another name.")
+    if not folder and path.name in _SIGNS:
+        raise InputError(
+            f"'{path}' is what makes its folder an artefact of leech, and --force would destroy that.",
+            hint="Give another name.",
+        )
     if not force:
         raise InputError(f"'{path}' exists already.", hint="Give another name, or --force to replace it.")
     if folder and any(path.iterdir()) and not any((path / sign).is_file() for sign in _SIGNS):

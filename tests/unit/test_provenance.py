@@ -295,3 +295,11 @@ def test_versions_are_read_without_importing_the_packages():
     )
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert result.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("name", ["provenance.json", "manifest.json", "model.json"])
+def test_force_does_not_replace_the_file_that_makes_an_artefact(tmp_path, name):
+    (tmp_path / name).write_text("{}")
+    with pytest.raises(InputError, match="what makes its folder an artefact"), atomic_file(tmp_path / name, force=True):
+        raise AssertionError
+    assert (tmp_path / name).read_text() == "{}"

@@ -706,6 +706,12 @@ def test_any_number_of_workers_makes_the_same_library(tmp_path):
     assert contents(tmp_path / "1") == contents(tmp_path / "2")
 
 
+@pytest.mark.parametrize("name", ["", "..", "../elsewhere", "a/b", "a\nb"])
+def test_a_flow_cell_that_would_write_elsewhere_is_refused(name):
+    with pytest.raises(ConfigError, match="cannot name a folder"):
+        build(SimulateConfig, {"flow_cell": name})
+
+
 def test_a_worker_that_dies_leaves_words_and_no_library(tmp_path, monkeypatch):
     # The workers are fresh processes, so they are told by what travels to them: what cannot be unpickled ends them.
     monkeypatch.setattr(write_module, "IndelModel", Deadly)

@@ -148,7 +148,7 @@ class ReadStream:
         tasks = ((job, _reads(job[1])) for job in jobs)
         try:
             for (records, answers), result in spread(
-                tasks, workers, ahead=_BATCHES_AHEAD, start=_start_worker, arguments=(self._cutter,)
+                _cut_in_worker, tasks, workers, ahead=_BATCHES_AHEAD, start=_start_worker, arguments=(self._cutter,)
             ):
                 yield _join(records, answers, result)
         except WorkerDiedError as error:
@@ -217,11 +217,21 @@ def _index_pod5(sources: ReadSources) -> Pod5Index:
     return index
 
 
-def _start_worker(cutter: Cutter) -> Callable[[Sequence[AlignedRead]], CutResult]:
+_worker: tuple[Cutter, SignalSource] | None = None
+"""A worker process's own cutter; set once when the process starts, and None everywhere else."""
+
+
+def _start_worker(cutter: Cutter) -> None:
+    global _worker
     # One decoding thread per process: the processes are the parallelism.
     os.environ["RAYON_NUM_THREADS"] = "1"
-    source = SignalSource(cutter.files)
-    return lambda reads: cutter.cut(reads, source)
+    _worker = (cutter, SignalSource(cutter.files))
+
+
+def _cut_in_worker(reads: Sequence[AlignedRead]) -> CutResult:
+    assert _worker is not None
+    cutter, source = _worker
+    return cutter.cut(reads, source)
 
 
 def _reads(answers: Iterable[AlignedRead | str]) -> list[AlignedRead]:

@@ -1,8 +1,9 @@
-"""Worker processes that are given one task at a time, each over a pipe of its own.
+"""Work spread over processes, each given one task at a time over a pipe of its own, with results in the order of the work.
 
-Hides: how processes start, how tasks and answers travel, and how all of it ends. Belongs here: processes; what a task is, is
-its module's. Invariants: answers are asked for in the order of the tasks; a worker that dies, at whatever moment, makes the
-answer it owed an error and never a wait without end; no worker outlives the process that started it.
+Hides: how processes start, how tasks and answers travel, and how all of it ends. Belongs here: nothing about what the work
+is; ``stream.py`` cuts reads with it, ``simulate/write.py`` makes them. Invariants: results come in the order of the tasks; a
+few tasks per worker are in flight at most, so memory does not grow with their number; a worker that dies, at whatever
+moment, makes the answer it owed an error and never a wait without end; no worker outlives the process that started it.
 
 A pool whose workers share one pipe (``concurrent.futures``) cannot keep the second: a worker that is killed while it writes
 an answer leaves half a message and a lock that nobody releases, and its siblings hold the pipe open.
@@ -30,12 +31,41 @@ Task = TypeVar("Task")
 Answer = TypeVar("Answer")
 Kept = TypeVar("Kept")
 
-Start = Callable[..., Callable[[Task], Answer]]
-"""Runs in a worker when it starts; returns what answers its tasks."""
+
+class WorkerDiedError(Exception):
+    """A worker process ended before its result was there; what came before is right but incomplete."""
 
 
-class WorkerDiedError(LeechError):
-    """A worker process ended before it answered."""
+def spread(
+    work: Callable[[Task], Answer],
+    tasks: Iterable[tuple[Kept, Task]],
+    workers: int,
+    *,
+    ahead: int,
+    start: Callable[..., None],
+    arguments: tuple[Any, ...],
+) -> Iterator[tuple[Kept, Answer]]:
+    """Yield the result of every task, with what was to be kept of it here.
+
+    :param work: what a worker does; a function of a module, like ``start``.
+    :param tasks: pairs of what stays in this process and what travels to a worker.
+    :param ahead: tasks per worker that are taken before the first result is awaited.
+    :param start: called once in every worker, with ``arguments``.
+    :raises WorkerDiedError: a worker ended.
+    """
+    waiting: deque[tuple[Kept, Future[Answer]]] = deque()
+    with start_workers(work, workers, start, arguments) as pool:
+        for kept, task in tasks:
+            waiting.append((kept, pool.submit(task)))
+            if len(waiting) > ahead * workers:
+                yield _next(waiting)
+        while waiting:
+            yield _next(waiting)
+
+
+def _next(waiting: deque[tuple[Kept, Future[Answer]]]) -> tuple[Kept, Answer]:
+    kept, future = waiting.popleft()
+    return kept, future.result()
 
 
 class Workers(Generic[Task, Answer]):
@@ -55,13 +85,15 @@ class Workers(Generic[Task, Answer]):
         """
         return self._threads.submit(self._ask, task)
 
-    def _start(self, number: int, start: Start[Task, Answer], arguments: tuple[Any, ...]) -> None:
+    def _start(
+        self, work: Callable[[Task], Answer], number: int, start: Callable[..., None], arguments: tuple[Any, ...]
+    ) -> None:
         # A fresh interpreter per worker: a fork would copy locked mutexes of the threads that run here.
         context = multiprocessing.get_context("spawn")
         for _ in range(number):
             ours, theirs = context.Pipe()
             self._pipes.append(ours)
-            process = context.Process(target=_serve, args=(theirs, start, arguments), daemon=True)
+            process = context.Process(target=_serve, args=(theirs, work, start, arguments), daemon=True)
             process.start()
             self._processes.append(process)
             # Once the worker alone holds its end, its death ends the pipe.
@@ -95,16 +127,16 @@ class Workers(Generic[Task, Answer]):
 
 @contextmanager
 def start_workers(
-    number: int, start: Start[Task, Answer], arguments: tuple[Any, ...]
+    work: Callable[[Task], Answer], number: int, start: Callable[..., None], arguments: tuple[Any, ...]
 ) -> Iterator[Workers[Task, Answer]]:
     """Start worker processes, and end them with the block: in order where it ends well, at once where it does not.
 
-    :param start: called in each worker with ``arguments``; both must travel to it.
+    :param start: called in each worker with ``arguments``, once; all of it must travel to it.
     """
     workers: Workers[Task, Answer] = Workers(number)
     try:
         with _signals_held():
-            workers._start(number, start, arguments)
+            workers._start(work, number, start, arguments)
         yield workers
     except BaseException:
         workers._end(kill=True)
@@ -112,47 +144,22 @@ def start_workers(
     workers._end(kill=False)
 
 
-def spread(
-    tasks: Iterable[tuple[Kept, Task]],
-    workers: int,
-    *,
-    ahead: int,
-    start: Start[Task, Answer],
-    arguments: tuple[Any, ...],
-) -> Iterator[tuple[Kept, Answer]]:
-    """Yield the answer to every task in the order of the tasks, with what was to be kept of it here.
-
-    :param tasks: pairs of what stays in this process and what travels to a worker.
-    :param ahead: tasks per worker that are taken before the first answer is awaited.
-    :param start: see :func:`start_workers`.
-    :raises WorkerDiedError: a worker ended; what came before is right but incomplete.
-    """
-    waiting: deque[tuple[Kept, Future[Answer]]] = deque()
-    with start_workers(workers, start, arguments) as pool:
-        for kept, task in tasks:
-            waiting.append((kept, pool.submit(task)))
-            if len(waiting) > ahead * workers:
-                kept, future = waiting.popleft()
-                yield kept, future.result()
-        while waiting:
-            kept, future = waiting.popleft()
-            yield kept, future.result()
-
-
-def _serve(pipe: Connection, start: Start[Task, Answer], arguments: tuple[Any, ...]) -> None:
+def _serve(
+    pipe: Connection, work: Callable[[Task], Answer], start: Callable[..., None], arguments: tuple[Any, ...]
+) -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    answer = start(*arguments)
+    start(*arguments)
     try:
         while True:
-            pipe.send(_answered(answer, pipe.recv()))
+            pipe.send(_answered(work, pipe.recv()))
     except (EOFError, OSError):
         # Nobody asks any more.
         return
 
 
-def _answered(answer: Callable[[Task], Answer], task: Task) -> tuple[bool, Answer | Exception]:
+def _answered(work: Callable[[Task], Answer], task: Task) -> tuple[bool, Answer | Exception]:
     try:
-        return True, answer(task)
+        return True, work(task)
     except LeechError as error:
         return False, error
     except Exception:
@@ -182,7 +189,7 @@ def _signals_held() -> Iterator[None]:
         number: signal.signal(number, lambda caught_number, _: caught.append(caught_number))
         for number in (signal.SIGINT, signal.SIGTERM)
     }
-    # Its own start would unblock what is blocked here.
+    # Starting Python's own tracker of resources unblocks signals, so it must not come between.
     resource_tracker.ensure_running()
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:

@@ -101,6 +101,9 @@ class SimulateConfig:
     )
 
     def __post_init__(self) -> None:
+        # Folders are named after it.
+        if "/" in self.flow_cell or self.flow_cell in ("", ".", "..") or not self.flow_cell.isprintable():
+            raise ValueError(f"flow_cell {self.flow_cell!r} cannot name a folder: it must not be empty or hold a slash")
         if self.indel_uncharged > self.indel_charged:
             raise ValueError(
                 f"indel_uncharged {self.indel_uncharged:g} exceeds indel_charged {self.indel_charged:g}; "

@@ -12,7 +12,7 @@ import json
 import mmap
 import os
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -330,8 +330,18 @@ def _spoil_signal(path: Path) -> None:
             place = content.find(_ZSTD_FRAME, place)
 
 
-def _start_worker(config: SimulateConfig, design: Design, indels: IndelModel) -> Callable[[int], Block]:
-    return BlockMaker(config, design, indels).make
+_maker: BlockMaker | None = None
+"""A worker process's own maker of blocks; set once when the process starts, and None everywhere else."""
+
+
+def _start_worker(config: SimulateConfig, design: Design, indels: IndelModel) -> None:
+    global _maker
+    _maker = BlockMaker(config, design, indels)
+
+
+def _make_in_worker(number: int) -> Block:
+    assert _maker is not None
+    return _maker.make(number)
 
 
 def _blocks(config: SimulateConfig, design: Design, indels: IndelModel) -> Iterator[Block]:
@@ -348,6 +358,7 @@ def _blocks(config: SimulateConfig, design: Design, indels: IndelModel) -> Itera
     tasks = ((None, number) for number in numbers)
     try:
         for _, block in spread(
+            _make_in_worker,
             tasks,
             workers,
             ahead=_BLOCKS_AHEAD,
