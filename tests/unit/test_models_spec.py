@@ -170,7 +170,7 @@ def test_the_logit_reads_the_feature_at_the_focus() -> None:
                 "name": "only",
                 "inputs": ["features"],
                 "layers": [
-                    {"layer": "convolution", "channels": 1, "kernel": 1},
+                    {"layer": "convolution", "channels": 1, "kernel": 1, "activation": "relu"},
                     {"layer": "summary", "attention": False},
                 ],
             }
