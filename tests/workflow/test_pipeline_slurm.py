@@ -29,9 +29,11 @@ SHEET = "sample\tpod5\tbam\tlabel\na\ta.pod5\ta.bam\tcharged\nb\tb.pod5\tb.bam\t
 # preempted is killed with all that belongs to it, and begun again under its number.
 SBATCH = """\
 #!/bin/bash
+# Jobs are submitted side by side: one at a time takes a number and writes its line.
+until mkdir "$RUN_FOLDER/sbatch.lock" 2> /dev/null; do sleep 0.02; done
 number=$(( $(cat "$RUN_FOLDER/sbatch.calls" 2> /dev/null | wc -l) + 1 ))
-printf '%q ' "$@" >> "$RUN_FOLDER/sbatch.calls"
-echo >> "$RUN_FOLDER/sbatch.calls"
+{ printf '%q ' "$@"; echo; } >> "$RUN_FOLDER/sbatch.calls"
+rmdir "$RUN_FOLDER/sbatch.lock"
 while (( $# )); do
     case "$1" in
         --wrap=*) command=${1#--wrap=} ;;
