@@ -28,8 +28,9 @@ def flag_of(field: dataclasses.Field[Any]) -> str:
 
 
 def exposed_fields(cls: type) -> list[dataclasses.Field[Any]]:
-    """Return the fields that users set."""
-    return [field for field in dataclasses.fields(cls) if field.metadata.get("expose", True)]
+    """Return the fields that users set: a class's own first, then those that it shares with others."""
+    fields = [field for field in dataclasses.fields(cls) if field.metadata.get("expose", True)]
+    return sorted(fields, key=lambda field: field.name not in cls.__annotations__)
 
 
 def _element(annotation: Any) -> tuple[Any, int | None]:

@@ -186,7 +186,7 @@ def open_stream(
     index = _index_pod5(sources)
     sequences = read_fasta(sources.reference)
     with open_alignments(sources.bam, sources.reference) as alignments:
-        records = filter(keep or (lambda _: True), alignments.records())
+        records = alignments.records() if keep is None else filter(keep, alignments.records())
         first = list(islice(records, _GUARD_RECORDS))
         frame = _check_frame(first, index, recipe, table)
         if table is not None:

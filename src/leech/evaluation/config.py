@@ -19,23 +19,13 @@ MAX_FOLDS = 10
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvalConfig:
-    """How ``leech eval test`` runs."""
+class ScoringConfig:
+    """What all commands share that score chunks and give intervals."""
 
-    split: Literal["train", "validation", "test", "calibration", "all"] = knob(
-        "test",
-        help="Split of the corpus to score; 'all' takes every labelled chunk of a corpus, split, left out or neither.",
-    )
     batch_size: int = knob(
         512, minimum=1, maximum=65536, help="Chunks scored at once; the result does not depend on it."
     )
     device: Literal["auto", "cpu", "cuda"] = knob("auto", help="Where to compute; 'auto' is a GPU where there is one.")
-    scores: Path | None = knob(
-        None, help="TSV of the scores read by read, .tsv or .tsv.gz; none is written by default."
-    )
-    target_fpr: float = knob(
-        0.05, minimum=0.0, maximum=1.0, help="FPR for which the sweep over thresholds names one; calls do not change."
-    )
     bootstrap: int = knob(
         1000,
         minimum=0,
@@ -46,7 +36,23 @@ class EvalConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompareConfig:
+class EvalConfig(ScoringConfig):
+    """How ``leech eval test`` runs."""
+
+    split: Literal["train", "validation", "test", "calibration", "all"] = knob(
+        "test",
+        help="Split of the corpus to score; 'all' takes every labelled chunk of a corpus, split, left out or neither.",
+    )
+    scores: Path | None = knob(
+        None, help="TSV of the scores read by read, .tsv or .tsv.gz; none is written by default."
+    )
+    target_fpr: float = knob(
+        0.05, minimum=0.0, maximum=1.0, help="FPR for which the sweep over thresholds names one; calls do not change."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareConfig(ScoringConfig):
     """How ``leech eval compare`` runs."""
 
     data: tuple[Path, ...] = knob(
@@ -63,17 +69,6 @@ class CompareConfig:
     flips: Path | None = knob(
         None, help="TSV of the reads that are not called alike, .tsv or .tsv.gz; none is written by default."
     )
-    batch_size: int = knob(
-        512, minimum=1, maximum=65536, help="Chunks scored at once; the result does not depend on it."
-    )
-    device: Literal["auto", "cpu", "cuda"] = knob("auto", help="Where to compute; 'auto' is a GPU where there is one.")
-    bootstrap: int = knob(
-        1000,
-        minimum=0,
-        maximum=100000,
-        help="Resamplings of parent reads behind the 95 % intervals; 0 leaves them out.",
-    )
-    seed: int = knob(0, minimum=0, help="Seed of the resampling.")
 
 
 class Target(NamedTuple):
@@ -88,7 +83,7 @@ class Target(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CalibrateConfig:
+class CalibrateConfig(ScoringConfig):
     """How ``leech model calibrate`` runs."""
 
     method: Literal["auto", "temperature", "platt", "isotonic"] = knob(
@@ -111,16 +106,6 @@ class CalibrateConfig:
         None, minimum=0.0, maximum=1.0, help="Operating point: call as few reads positive as find this share of them."
     )
     folds: int = knob(5, minimum=2, maximum=MAX_FOLDS, help="Folds of the cross-validation between methods.")
-    batch_size: int = knob(
-        512, minimum=1, maximum=65536, help="Chunks scored at once; the result does not depend on it."
-    )
-    device: Literal["auto", "cpu", "cuda"] = knob("auto", help="Where to compute; 'auto' is a GPU where there is one.")
-    bootstrap: int = knob(
-        1000,
-        minimum=0,
-        maximum=100000,
-        help="Resamplings of parent reads behind the 95 % intervals; 0 leaves them out.",
-    )
     seed: int = knob(0, minimum=0, help="Seed of the folds and of the resampling.")
 
     def __post_init__(self) -> None:
