@@ -6,8 +6,9 @@ Five questions, each answered on corpora of random chunks of the default recipe 
    same network, loss, clipping and optimizer, and without noise on inputs. One thread, step by step in turn.
 2. noise: CPU time of a step with noise on inputs and dropout that belong to a row, against torch's own (``randn_like`` and
    ``nn.functional.dropout``). One thread, step by step in turn.
-3. ranks: wall time of steps with the whole batch on 1 rank x 1 thread, 1 x 2 and 2 x 1, by phase. Needs a quiet machine: the
-   load average is written beside it. CPU seconds a chunk do not, and bound what ranks can gain.
+3. ranks: wall time of steps with the whole batch on 1 rank x 1 thread, 1 x 2 and 2 x 1, by phase, in turn and three times
+   each; and of two single runs side by side that exchange nothing, which is what the machine's cores allow. Needs a quiet
+   machine: the load average is written beside it. CPU seconds a chunk do not, and bound what ranks can gain.
 4. memory: sum over ranks of PSS and of anonymous memory while they train, for a small and a large corpus. Pages of the corpus
    are mapped and counted once over all ranks; they belong to the system's cache, which takes them back when it needs to.
 5. start: seconds from the call to the first step, for both corpora, without what torch
@@ -23,11 +24,13 @@ from __future__ import annotations
 import argparse
 import datetime
 import importlib
+import multiprocessing
 import os
 import statistics
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -175,12 +178,12 @@ def cost_of_noise(data: Path, steps: int) -> tuple[float, float]:
     return first, second
 
 
-def timed_on_rank(world: World, data: Path, steps: int, threads: int) -> dict[str, Any]:
+def timed_on_rank(world: World, data: Path, steps: int, threads: int, batch: int = BATCH) -> dict[str, Any]:
     torch.set_num_threads(threads)
     phases: dict[str, float] = {}
     with reproducible(world.device):
         stepper, task, _ = make_stepper(world, data)
-        shares = epoch_shares(task, 0, batch_size=BATCH, num_parts=1, world=world)
+        shares = epoch_shares(task, 0, batch_size=batch, num_parts=1, world=world)
         for _ in range(2):
             stepper.take(next(shares), 0)
         last, began, cpu = time.perf_counter(), time.perf_counter(), time.process_time()
@@ -198,9 +201,26 @@ def timed_on_rank(world: World, data: Path, steps: int, threads: int) -> dict[st
             stepper.take(share, 0)
         wall, cpu = time.perf_counter() - began, time.process_time() - cpu
     total = float(world.sum_array(np.array([cpu]))[0])
-    chunks = steps * BATCH
+    chunks = steps * batch
     shares_of_time = {name: seconds / wall for name, seconds in phases.items()}
     return {"wall": chunks / wall, "cpu_ms": 1000 * total / chunks, "phases": shares_of_time}
+
+
+def runs_side_by_side(num_runs: int, data: Path, steps: int) -> dict[str, Any]:
+    """Return chunks/s over runs that share nothing but the machine: no ranks can be faster than these are together.
+
+    Each takes batches of its share of the whole one, as a rank would.
+    """
+    with ProcessPoolExecutor(num_runs, mp_context=multiprocessing.get_context("spawn")) as pool:
+        # Long enough that their starts, apart by some tenths of a second, do not count.
+        waiting = [pool.submit(timed_on_rank, World(), data, 4 * steps, 1, BATCH // num_runs) for _ in range(num_runs)]
+        found = [run.result() for run in waiting]
+    phases = {name: statistics.mean(run["phases"].get(name, 0.0) for run in found) for name in found[0]["phases"]}
+    return {
+        "wall": sum(run["wall"] for run in found),
+        "cpu_ms": statistics.mean(run["cpu_ms"] for run in found),
+        "phases": phases,
+    }
 
 
 def memory_on_rank(world: World, data: Path, steps: int) -> tuple[float, float, float]:
@@ -254,13 +274,18 @@ def report(steps: int, gigabytes: Sequence[float], ranks: Sequence[int]) -> str:
             "| ranks x threads | chunks/s (wall) | CPU ms a chunk | data % | forward % | backward % | reduce % | step % |",
         ]
         lines.append("|---|---|---|---|---|---|---|---|")
-        for size, threads in ((1, 1), (1, 2), (2, 1)):
-            found = run_ranks(timed_on_rank, [small, steps, threads], gpus=size, device="cpu")
+        rows = [
+            (f"{size} x {threads}", run_ranks(timed_on_rank, [small, steps, threads], gpus=size, device="cpu"))
+            for _ in range(3)
+            for size, threads in ((1, 1), (1, 2), (2, 1))
+        ]
+        rows.append(("2 runs of 1 x 1 side by side", runs_side_by_side(2, small, steps)))
+        for name, found in rows:
             shares = " | ".join(
-                f"{100 * found['phases'].get(name, 0):.1f}"
-                for name in ("data", "forward", "backward", "reduce", "step")
+                f"{100 * found['phases'].get(phase, 0):.1f}"
+                for phase in ("data", "forward", "backward", "reduce", "step")
             )
-            lines.append(f"| {size} x {threads} | {found['wall']:.0f} | {found['cpu_ms']:.3f} | {shares} |")
+            lines.append(f"| {name} | {found['wall']:.0f} | {found['cpu_ms']:.3f} | {shares} |")
         lines += ["", "| ranks | corpus, GB | PSS, MB | anonymous, MB | first step, s |", "|---|---|---|---|---|"]
         for size in ranks:
             for gigabyte, data in corpora.items():
