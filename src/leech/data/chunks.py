@@ -97,11 +97,7 @@ def _trace(candidates: Sequence[Candidate], recipe: Recipe) -> Alignments:
 
 
 def _refusals(
-    candidates: Sequence[Candidate],
-    signals: Sequence[NDArray[np.int16]],
-    alignments: Alignments,
-    query_bounds: ReadBounds,
-    recipe: Recipe,
+    candidates: Sequence[Candidate], alignments: Alignments, query_bounds: ReadBounds, recipe: Recipe
 ) -> list[str | Normalisation]:
     """Return the normalisation of each read, or the reason why it cannot be used."""
     focus = np.array([candidate.site.focus for candidate in candidates], dtype=np.int64)
@@ -112,14 +108,16 @@ def _refusals(
         covered = alignments.covers(focus)
     answers: list[str | Normalisation] = []
     bounds = [query_bounds.bounds[start:end] for start, end in itertools.pairwise(query_bounds.offsets.tolist())]
-    each = zip(candidates, signals, bounds, fits.tolist(), covered.tolist(), strict=True)
-    for candidate, signal, edges, has_sequence, has_focus in each:
+    each = zip(candidates, bounds, fits.tolist(), covered.tolist(), strict=True)
+    for candidate, edges, has_sequence, has_focus in each:
         if not has_sequence:
             answers.append("mv_mismatch")
         elif not has_focus:
             answers.append("focus_not_aligned")
         else:
-            answers.append(normalise(recipe.normalisation, UsedSignal(signal, edges, candidate.raw.calibration)))
+            used = candidate.used
+            in_time = len(used) - edges[::-1] if recipe.reverse_signal else edges
+            answers.append(normalise(recipe.normalisation, UsedSignal(used, in_time, candidate.raw.calibration)))
     return answers
 
 
@@ -203,7 +201,7 @@ def cut(
     outcomes, candidates = _find_candidates(reads, signals, sites)
     alignments, query_bounds = _trace(candidates, recipe), _query_bounds(candidates, recipe)
     turned = [candidate.used[::-1] if recipe.reverse_signal else candidate.used for candidate in candidates]
-    answers = _refusals(candidates, turned, alignments, query_bounds, recipe)
+    answers = _refusals(candidates, alignments, query_bounds, recipe)
     states = _junction_states(candidates, alignments).tolist()
     junction: Counter[tuple[str, int]] = Counter()
     kept: list[int] = []

@@ -32,8 +32,9 @@ QUANTILES_TO_SD = 1 / (2 * 1.2815515655446004)
 class UsedSignal(NamedTuple):
     """What shift and scale of a read are measured on.
 
-    :ivar samples: used samples, int16, at least one.
-    :ivar bounds: where in them each base begins, and where the last one ends, int64 (num_bases + 1,); no base is empty.
+    :ivar samples: used samples, int16, at least one, in time order.
+    :ivar bounds: where in them each base begins, in time order too, and where the last one ends, int64 (num_bases + 1,); no
+        base is empty.
     """
 
     samples: NDArray[np.int16]
@@ -60,10 +61,9 @@ def normalise_base_mad(used: UsedSignal) -> Normalisation | str:
     Each base counts once, however long the motor held it, so what is left is the sequence's composition, which reads of one
     reference share; the median of samples moves with the dwell of single bases.
     """
-    sums = np.add.reduceat(used.samples, used.bounds[:-1], dtype=np.int64)
+    starts, end = used.bounds[:-1], int(used.bounds[-1])
     # Samples behind the last base belong to none.
-    sums[-1] = used.samples[used.bounds[-2] : used.bounds[-1]].sum(dtype=np.int64)
-    means = sums / np.diff(used.bounds)
+    means = np.add.reduceat(used.samples[:end], starts, dtype=np.int64) / (used.bounds[1:] - starts)
     median = _median(means)
     mad = _median(np.abs(means - median))
     return "constant_signal" if mad == 0 else Normalisation(median, MAD_TO_SD * mad)
@@ -152,9 +152,10 @@ def median_mad(signal: NDArray[np.int16]) -> tuple[float, float] | None:
 
 
 def _median(values: NDArray[np.float64]) -> float:
-    """Return the median; ``np.median`` costs five times as much on the bases of a read."""
-    ordered, middle = np.sort(values), len(values) // 2
-    return float(ordered[middle] if len(values) % 2 else (ordered[middle - 1] + ordered[middle]) / 2)
+    """Sort the values in place and return their median; ``np.median`` costs ten times as much on the bases of a read."""
+    values.sort()
+    middle = len(values) // 2
+    return float(values[middle] if len(values) % 2 else (values[middle - 1] + values[middle]) / 2)
 
 
 def _sum_of_middles(counts: NDArray[np.int64]) -> int:
