@@ -138,10 +138,13 @@ def _train_on_rank(world: World, job: _Job) -> TrainResult | None:
         return finished if world.is_first else None
     network = build_network(spec, corpus.recipe, num_classes=2, seed=settled.seed)
     folder_of_output = atomic_folder(job.output, force=job.force) if world.is_first else nullcontext(None)
-    with reproducible(world.device), folder_of_output as folder:
+    stop = StopRequest()
+    # Whoever asks for an end after the last evaluation gets the model, which is there as soon as a saved state would be.
+    with reproducible(world.device), stop.listening(), folder_of_output as folder:
         with _said_once(world):
             task = ClassificationTask(corpus, states, network, spec.features, settled)
-        fitted = _fit(task, settled, plan, world, file, job.progress if world.is_first else SilentProgress())
+        progress = job.progress if world.is_first else SilentProgress()
+        fitted = _fit(task, settled, plan, world, file, progress, stop)
         if folder is not None:
             network.load_state_dict(fitted.kept.state)
             _write(folder, job, spec, corpus, states, settled, network, fitted)
@@ -217,7 +220,13 @@ def _finished(output: Path, identity: Mapping[str, Any]) -> TrainResult:
 
 
 def _fit(
-    task: ClassificationTask, config: TrainConfig, plan: Plan, world: World, file: ResumeFile, progress: Progress
+    task: ClassificationTask,
+    config: TrainConfig,
+    plan: Plan,
+    world: World,
+    file: ResumeFile,
+    progress: Progress,
+    stop: StopRequest,
 ) -> Fitted:
     logger.info(
         "Training: %d parameters, %d epochs of %d steps of %d chunks, learning rate %g, seed %d, on %s.",
@@ -229,11 +238,12 @@ def _fit(
         config.seed,
         f"{world.size} x {world.device.type}" if world.size > 1 else world.device.type,
     )
-    stop = StopRequest()
-    with stop.listening(), progress.task("train", unit="chunks", total=plan.epochs * task.num_rows) as shown:
+    with progress.task("train", unit="chunks", total=plan.epochs * task.num_rows) as shown:
+        reporter = _Reporter(shown)
         hooks = Hooks(
-            on_record=_Reporter(shown),
-            on_step=lambda chunks, _: shown.advance(chunks),
+            on_record=reporter.on_record,
+            on_restored=shown.start_at,
+            on_step=reporter.on_step,
             clock=time.perf_counter,
             stop=stop,
         )
@@ -262,14 +272,23 @@ def _write(
 
 
 class _Reporter:
-    """Tells of each record: beside the progress, and in the log."""
+    """Tells of each step beside the progress, and of each record there and in the log."""
 
     def __init__(self, shown: ProgressTask) -> None:
         self._shown = shown
+        self._loss: float | None = None
+        self._judgement = ""
 
-    def __call__(self, record: Record) -> None:
+    def on_step(self, chunks: int, loss: float) -> None:
+        # Of about the last twenty steps: single ones jump.
+        self._loss = loss if self._loss is None else 0.95 * self._loss + 0.05 * loss
+        self._shown.describe(f"loss {self._loss:.3f}{self._judgement}")
+        self._shown.advance(chunks)
+
+    def on_record(self, record: Record) -> None:
         area, loss = record.metrics["auroc"], record.metrics["loss"]
-        self._shown.describe(f"loss {record.train_loss:.3f}, validation loss {loss:.3f}, AUROC {area:.3f}")
+        self._judgement = f", validation loss {loss:.3f}, AUROC {area:.3f}"
+        self._shown.describe(f"loss {record.train_loss:.3f}{self._judgement}")
         logger.debug("%s", record.to_mapping())
 
 
