@@ -157,7 +157,7 @@ def test_all_ranks_together_take_the_epoch_of_one_in_its_order_and_give_its_scor
     assert len(np.unique(scores)) > 50
 
 
-def interrupt_after(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
+def interrupt_after(monkeypatch: pytest.MonkeyPatch, steps: int, number: signal.Signals = signal.SIGTERM) -> None:
     """Let a run in this process be asked to end after so many steps."""
     usual = train_module.fit
 
@@ -167,24 +167,32 @@ def interrupt_after(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
         def on_step(chunks: int, loss: float) -> None:
             # The request is noticed by the next step.
             if next(taken) == steps - 1:
-                hooks.stop(15)
+                hooks.stop(number)
 
         return usual(task, config, plan, world, hooks._replace(on_step=on_step), resume)
 
     monkeypatch.setattr(train_module, "fit", fit)
 
 
-@pytest.mark.parametrize("steps", [4, 20, 30])
+@pytest.mark.parametrize(
+    ("steps", "number", "code"), [(4, signal.SIGTERM, 75), (20, signal.SIGUSR1, 75), (30, signal.SIGINT, 130)]
+)
 def test_a_run_that_was_interrupted_goes_on_to_the_same_bits(
-    material: tuple[Path, Path], alone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int
+    material: tuple[Path, Path],
+    alone: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    steps: int,
+    number: signal.Signals,
+    code: int,
 ) -> None:
     # Within an epoch; after the last step of one and before its evaluation; likewise at the end of the run.
     target = tmp_path / "model"
     with monkeypatch.context() as patch:
-        interrupt_after(patch, steps)
+        interrupt_after(patch, steps, number)
         with pytest.raises(InterruptedRunError, match=f"after step {steps} of 30") as caught:
             run(material, target, 1)
-    assert caught.value.exit_code == 75
+    assert caught.value.exit_code == code
     assert "--resume" in str(caught.value)
     assert [path.name for path in tmp_path.iterdir()] == ["model.resume"]
     run(material, target, 1, resume=True)
@@ -278,6 +286,9 @@ def test_a_run_of_one_rank_goes_on_with_two_and_refuses_to_become_another_run(
     result = run(material, target, 1, resume=True)
     assert result.step == load_bundle(target).bundle.training["step"]
     assert (target / "model.safetensors").read_bytes() == before
+    # As left by a run that was ended between writing its model and removing the state; it is not read.
+    resume_path(target).write_bytes(b"a state")
+    assert run(material, target, 1, resume=True).step == result.step
     with pytest.raises(
         MismatchError, match="is complete, but it comes from another run; what differs: seed of the command"
     ):
@@ -298,6 +309,11 @@ def test_a_moved_corpus_is_the_same_and_a_damaged_resume_file_is_refused(
     file.write_bytes(whole[:-100])
     with pytest.raises(InputError, match="Cannot read resume file"):
         run(material, target, 1, resume=True)
+    # A few bytes of a weight, and a figure of the history: both can be read, and neither is what was written.
+    for place in (len(whole) - 100, whole.index(b"learning_rate") + 18):
+        file.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with pytest.raises(InputError, match="is damaged"):
+            run(material, target, 1, resume=True)
     file.write_bytes(whole)
     run((moved / "merged", material[1]), target, 1, resume=True)
     assert (target / "model.safetensors").read_bytes() == (alone / "model.safetensors").read_bytes()

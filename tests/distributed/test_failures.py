@@ -256,11 +256,15 @@ def test_under_torchrun_two_processes_and_two_nodes_make_the_model_of_one_rank(
 
 
 @linux_only
-def test_a_signal_to_torchrun_saves_the_run(material: tuple[Path, Path], tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_signal_to_torchrun_saves_the_run_whether_it_is_passed_on_or_not(
+    material: tuple[Path, Path], tmp_path: Path, number: signal.Signals
+) -> None:
     arguments = command(material, tmp_path / "model", *LONG)
     process = start([*torchrun(free_port(), "--nproc-per-node", "2"), *arguments])
     wait_for_change(tmp_path / "model.resume", 0)
-    process.terminate()
+    process.send_signal(number)
+    # Its ranks hold the other end: they have ended when there is nothing more to be read.
     _, stderr = process.communicate(timeout=60)
     assert process.returncode != 0
     assert "its state is saved in" in stderr

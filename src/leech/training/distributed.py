@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
+import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -24,6 +27,12 @@ T = TypeVar("T")
 
 TIMEOUT_S = 600.0
 """Seconds that a rank waits for the others in one exchange before it gives up."""
+
+_LOOK_S = 1.0
+"""Seconds between two looks at whether the launcher is still there."""
+
+_SAVING_S = 60.0
+"""Seconds that a rank without a launcher has to finish its step and save the run."""
 
 _LAUNCHER = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
 """What torchrun tells its processes, and what a script for srun can."""
@@ -124,9 +133,23 @@ def _join_launcher(
             "LOCAL_RANK=0 for all of them; or use --device cpu.",
         )
     log_as_rank(place.rank, place.size)
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        threading.Thread(target=_end_with_launcher, args=[os.getppid()], daemon=True).start()
     try:
         with process_group(place, kind, timeout_s, "env://") as world:
             return function(world, *arguments)
     except LeechError as error:
         error.message = f"[rank {place.rank}/{place.size}] {error.message}"
         raise
+
+
+def _end_with_launcher(launcher: int) -> None:
+    """Ask this process to end when torchrun is gone, and end it where it does not: nobody else is left to do so.
+
+    torchrun passes SIGTERM on to its processes, but is itself ended by SIGUSR1 or SIGKILL without a word to them.
+    """
+    while os.getppid() == launcher:
+        time.sleep(_LOOK_S)
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(_SAVING_S)
+    os.kill(os.getpid(), signal.SIGKILL)

@@ -10,6 +10,7 @@ and number of ranks give the same bits.
 from __future__ import annotations
 
 import math
+import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import InitVar, asdict, dataclass, field
@@ -285,14 +286,17 @@ class _Run:
 
     def _end(self) -> NoReturn:
         where = f"after step {self.stepper.step} of {self.plan.num_steps} at most"
+        # Of several ranks none hears an interrupt; whoever started them knows of it.
+        code = 128 + signal.SIGINT if self.hooks.stop.signal == signal.SIGINT else InterruptedRunError.exit_code
         if self.resume is None:
-            raise InterruptedRunError(f"Training was asked to end {where}; nothing was saved.")
+            raise _interrupted(f"Training was asked to end {where}; nothing was saved.", code)
         if self.world.is_first:
             self.resume.write(self._state())
         # No rank may end before the file is there: whoever started them might end the first one too.
         self.world.wait()
-        raise InterruptedRunError(
+        raise _interrupted(
             f"Training was asked to end {where}; its state is saved in '{self.resume.path}'.",
+            code,
             hint="Give the same command with --resume to go on from there, with any number of --gpus.",
         )
 
@@ -334,6 +338,12 @@ class _Run:
             logger.info(
                 "Going on after step %d, in epoch %d of %d.", self.stepper.step, self.epoch + 1, self.plan.epochs
             )
+
+
+def _interrupted(message: str, code: int, hint: str | None = None) -> InterruptedRunError:
+    error = InterruptedRunError(message, hint=hint)
+    error.exit_code = code
+    return error
 
 
 def _under(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

@@ -200,7 +200,10 @@ def _forwarded_signals(ranks: Sequence[Any]) -> Iterator[list[int]]:
     if threading.current_thread() is not threading.main_thread():
         yield received
         return
-    before = {number: signal.signal(number, forward) for number in STOPPING}
+    # Whoever started this process with interrupts ignored, as a shell does in the background, means it.
+    before = {number: handler for number in STOPPING if (handler := signal.getsignal(number)) != signal.SIG_IGN}
+    for number in before:
+        signal.signal(number, forward)
     try:
         yield received
     finally:

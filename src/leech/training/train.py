@@ -9,6 +9,7 @@ from times, the stamp, and the last digits where the number of ranks differs.
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -31,8 +32,9 @@ from leech.models.spec import ArchitectureSpec, build_network, load_architecture
 from leech.provenance import Stamp, atomic_folder, require_free
 from leech.training.checkpoints import Kept
 from leech.training.checks import TwoStates, examine
+from leech.training.claim import claimed
 from leech.training.config import TrainConfig
-from leech.training.distributed import run_ranks
+from leech.training.distributed import launched, run_ranks
 from leech.training.loop import Fitted, Hooks, Plan, Record, fit, make_plan, reproducible
 from leech.training.resume import ResumeFile, differences, identity_of
 from leech.training.stopping import StopRequest
@@ -107,7 +109,10 @@ def train(
     Corpus.open(data)
     load_architecture(config.model)
     job = _Job(config, data, output, force, resume, progress, stamp)
-    return run_ranks(_train_on_rank, [job], gpus=config.gpus, device=config.device)
+    place = launched(os.environ)
+    # One process speaks for all ranks.
+    with claimed(output) if place is None or place.rank == 0 else nullcontext():
+        return run_ranks(_train_on_rank, [job], gpus=config.gpus, device=config.device)
 
 
 class _Job(NamedTuple):
@@ -183,10 +188,11 @@ def _prepare_resume(file: ResumeFile, job: _Job) -> TrainResult | None:
                 hint="Give --resume to go on from there, or --force to begin anew.",
             )
         return None
+    if job.resume and job.output.is_dir() and not job.force:
+        # A state may still lie beside it, of a run that was ended between writing its model and removing that.
+        return _finished(job.output, file.identity)
     if not job.resume or file.path.exists():
         return None
-    if job.output.is_dir() and not job.force:
-        return _finished(job.output, file.identity)
     logger.info("There is no '%s' to go on from: training begins.", file.path)
     return None
 
