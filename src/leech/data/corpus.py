@@ -38,10 +38,6 @@ CATEGORICAL = ("reference", "flow_cell", "run", "sample", "label")
 _SORTED_AT_ONCE = 4096
 """Rows in memory at a time while a corpus is sorted."""
 
-_GATHERED_AT_ONCE = 2**14
-"""Rows of a merged corpus that are looked up at a time. What it takes to find their sources is several times as large as a
-narrow column, and memory that was used once mostly stays with a process: here with each of many ranks."""
-
 _HASHED_AT_ONCE = 2**20
 """Bytes of a column that are read at a time when its digest is checked."""
 
@@ -393,8 +389,6 @@ class Corpus:
         """Return the named columns of the given rows, in the order of ``rows``, as arrays in memory."""
         if not self.parts:
             return {name: self._map(name)[rows] for name in names}
-        if len(rows) > _GATHERED_AT_ONCE:
-            return self._gather_in_blocks(rows, names)
         own = {name: self._map(name)[rows] for name in names if name in self.manifest.columns}
         inherited = [name for name in names if name not in own]
         owner = np.searchsorted(self._starts, rows, side="right") - 1
@@ -411,16 +405,6 @@ class Corpus:
         if not len(rows):
             gathered = {name: self.parts[0].gather(rows, [name])[name] for name in inherited}
         return {**own, **gathered}
-
-    def _gather_in_blocks(self, rows: NDArray[np.int64], names: Sequence[str]) -> dict[str, Array]:
-        gathered: dict[str, Array] = {}
-        for start in range(0, len(rows), _GATHERED_AT_ONCE):
-            block = slice(start, start + _GATHERED_AT_ONCE)
-            for name, values in self.gather(rows[block], names).items():
-                if name not in gathered:
-                    gathered[name] = np.empty((len(rows), *values.shape[1:]), dtype=values.dtype)
-                gathered[name][block] = values
-        return gathered
 
     def column(self, name: str) -> Array:
         """Return one column of all rows: mapped for a plain corpus, joined in memory for a merged one."""

@@ -22,7 +22,7 @@ MIN_CLASS_CHUNKS = 2
 FEW_CLASS_CHUNKS = 20
 """Fewer training or validation chunks of a class than this are warned of."""
 
-_BLOCK_ROWS = 16384
+_BLOCK_ROWS = 65536
 
 _MEASURED = (
     "shift",
@@ -124,7 +124,7 @@ def examine(corpus: Corpus, positive_label: str | None) -> TwoStates:
             if count < FEW_CLASS_CHUNKS:
                 logger.warning("Only %d chunks of '%s' in the %s split: expect chance to show.", count, name, split)
     logger.info("Chunks by class: %s. Positive: '%s'.", overview, labels[1])
-    chosen = {split: _labelled(rows[split], label) for split in ("train", "validation")}
+    chosen = {split: rows[split][label[rows[split]] >= 0] for split in ("train", "validation")}
     unlabelled = sum(len(rows[split]) - len(chosen[split]) for split in chosen)
     if unlabelled:
         logger.warning("%d chunks have no label and are left out of training and validation.", unlabelled)
@@ -138,11 +138,6 @@ def examine(corpus: Corpus, positive_label: str | None) -> TwoStates:
         num_train=(counts["train"][0], counts["train"][1]),
         num_validation=(counts["validation"][0], counts["validation"][1]),
     )
-
-
-def _labelled(rows: NDArray[np.int64], label: NDArray[np.generic]) -> NDArray[np.int64]:
-    is_labelled = label[rows] >= 0
-    return rows if is_labelled.all() else rows[is_labelled]
 
 
 def _require_finite(corpus: Corpus, rows: NDArray[np.int64], split: str) -> None:
