@@ -82,7 +82,20 @@ class ClassificationTask:
             groups.append(self._is_positive(self.corpus.gather(rows, ["label"])["label"]).astype(np.int64))
         if self._config.balance_by is not None:
             groups.append(self.corpus.gather(rows, [self._config.balance_by])[self._config.balance_by].astype(np.int64))
+        if self._config.oversample_minority and self._config.balance_by is not None:
+            self._warn_of_missing_classes(self._config.balance_by, groups[0], groups[1])
         return balanced_weights(groups) if groups else None
+
+    def _warn_of_missing_classes(self, column: str, positive: NDArray[np.int64], codes: NDArray[np.int64]) -> None:
+        """Say which values of a column have chunks of one class only: no draw can balance what is not there."""
+        sides = [set(np.unique(codes[positive == side]).tolist()) for side in (0, 1)]
+        lonely = [str(self.corpus.categories[column][code]) for code in sorted(sides[0] ^ sides[1]) if code >= 0]
+        if lonely:
+            logger.warning(
+                "Training chunks of %s have one class only, so the network can tell their class by what they are: %s.",
+                column,
+                ", ".join(f"'{name}'" for name in lonely[:10]) + (" ..." if len(lonely) > 10 else ""),
+            )
 
     def _expected_weights(self) -> tuple[float, float]:
         """Return what negative and positive chunks of an epoch weigh together, on average, before classes are balanced."""
