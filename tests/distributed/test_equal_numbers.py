@@ -250,6 +250,20 @@ def test_an_evaluation_that_is_interrupted_is_done_again_by_the_continuation(
     assert history(target) == history(alone)
 
 
+def test_whoever_asks_for_an_end_while_the_model_is_written_gets_it(
+    material: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = train_module._write
+
+    def write(*arguments: Any) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        usual(*arguments)
+
+    monkeypatch.setattr(train_module, "_write", write)
+    assert run(material, tmp_path / "model", 1, epochs=1).path.is_dir()
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
 def test_progress_begins_where_the_run_goes_on(
     material: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
