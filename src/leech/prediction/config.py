@@ -60,7 +60,7 @@ class PredictConfig:
         minimum=0.0,
         maximum=1.0,
         help="Share of negative reads that are called positive, for the corrected fractions; needs --tpr. Default: what the "
-        "model's operating point was measured to have, if it was.",
+        "model's operating point was measured to have on each reference, if it was.",
     )
     tpr: float | None = knob(
         None, minimum=0.0, maximum=1.0, help="Share of positive reads that are called positive; needs --fpr."
