@@ -89,6 +89,13 @@ class PredictConfig:
         512, minimum=1, maximum=65536, help="Chunks given to the network at once; the calls are the same at any size."
     )
     device: Literal["auto", "cpu", "cuda"] = knob("auto", help="Where to compute; 'auto' is a GPU where there is one.")
+    gpus: int | None = knob(
+        None,
+        minimum=1,
+        maximum=64,
+        help="GPUs (with --device cpu: copies of the network) that compute side by side; the calls are the same with any "
+        "number. Default: 1.",
+    )
     batch_records: int = knob(500, minimum=1, expose=False, help="BAM records held in memory at once per worker.")
 
     def __post_init__(self) -> None:
