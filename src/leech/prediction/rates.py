@@ -8,10 +8,13 @@ is left out for having few.
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from leech.models.bundle import CallCounts
@@ -118,13 +121,14 @@ def _shrunk(counts: Sequence[tuple[int, int]]) -> list[Rate]:
 
     :param counts: successes and trials by reference.
     """
-    k, n = (np.array(column, dtype=np.float64) for column in zip(*counts, strict=True))
-    middle, half = float(np.log((k.sum() + 0.5) / (n.sum() - k.sum() + 0.5))), 4.0
+    total = sum(successes for successes, _ in counts), sum(trials for _, trials in counts)
+    middle, half = math.log((total[0] + 0.5) / (total[1] - total[0] + 0.5)), 4.0
+    alike = Counter(pair for pair in counts if pair[1])
     top = 1.0
     for _ in range(3):
         logit: Floats = np.linspace(middle - half, middle + half, _GRID, dtype=np.float64)
         root: Floats = (np.arange(_GRID, dtype=np.float64) + 0.5) * (top / _GRID)
-        weights = _posterior(k, n, logit, root)
+        weights = _posterior(alike, logit, root)
         along_logit, along_root = weights.sum(1), weights.sum(0)
         middle = float(along_logit @ logit)
         spread = float(along_logit @ (logit - middle) ** 2) ** 0.5
@@ -141,15 +145,18 @@ def _mean_and_size(logit: Floats, root: Floats) -> tuple[Floats, Floats]:
     return 1 / (1 + np.exp(-logit))[:, None], root[None, :] ** -2
 
 
-def _posterior(k: Floats, n: Floats, logit: Floats, root: Floats) -> Floats:
-    """Return the weight of every grid point, float64 (logits, roots), of sum 1."""
+def _posterior(alike: Mapping[tuple[int, int], int], logit: Floats, root: Floats) -> Floats:
+    """Return the weight of every grid point, float64 (logits, roots), of sum 1.
+
+    :param alike: how many references have the same successes and trials.
+    """
     mean, size = _mean_and_size(logit, root)
     alpha, beta = mean * size, (1 - mean) * size
     # A uniform density of the mean is one of m (1 - m) of its logit.
     log_weight = np.log(mean * (1 - mean)) + np.zeros_like(size)
     before = _log_beta(alpha, beta)
-    for successes, trials in zip(k.tolist(), n.tolist(), strict=True):
-        log_weight = log_weight + _log_beta(alpha + successes, beta + trials - successes) - before
+    for (successes, trials), number in alike.items():
+        log_weight = log_weight + number * (_log_beta(alpha + successes, beta + trials - successes) - before)
     weights = np.exp(log_weight - log_weight.max())
     return np.asarray(weights / weights.sum())
 
@@ -158,11 +165,9 @@ def _log_beta(a: Floats, b: Floats) -> Floats:
     return _log_gamma(a) + _log_gamma(b) - _log_gamma(a + b)
 
 
-def _log_gamma(values: Any) -> Floats:
-    # Imported here: the report reads rates too, and need not wait for torch.
-    import torch
-
-    return np.asarray(torch.lgamma(torch.from_numpy(np.asarray(values, dtype=np.float64))).numpy())
+def _log_gamma(values: Floats) -> Floats:
+    # numpy has none.
+    return np.asarray(torch.lgamma(torch.from_numpy(values)).numpy())
 
 
 def _rate(weights: Floats, alpha: Floats, total: Floats) -> Rate:
