@@ -8,9 +8,11 @@ the BAM; on two free cores it cannot be faster than the slower half, and the aim
 their own, in turn, with imports done before the clock starts, and medians are compared; processor seconds are given because a
 busy machine moves them less. Weights are those before training: they take as long.
 
-Memory is sampled every 0.1 s: the parent's resident pages, of which those of mapped POD5 files belong to the page cache and
-those it owns (anonymous) are given too, and the workers' proportional share (PSS), summed. ``--memory`` runs predict with two
-workers on libraries of these sizes. ``--write`` puts a dated table into benchmarks/results/.
+Memory is the peak of the parent's resident pages as the kernel noted it, and, sampled every 0.1 s, the workers'
+proportional share (PSS), summed; of both, what is their own (anonymous) too, sampled. The rest are pages of mapped POD5 files
+and libraries, which the kernel takes back when it needs them: they grow with what has been read, for as long as memory is free.
+``--memory`` runs predict with two workers on libraries of these sizes, in POD5 files of 5,000 reads. ``--write`` puts a dated
+table into benchmarks/results/.
 """
 
 from __future__ import annotations
@@ -63,14 +65,16 @@ class Peak:
     """Highest MB seen of a process and its descendants."""
 
     def __init__(self) -> None:
-        self.resident = self.own = self.workers = 0.0
+        self.resident = self.own = self.workers = self.workers_own = 0.0
 
     def look(self, pid: int) -> None:
         try:
             status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
-            self.resident = max(self.resident, int(status["VmRSS"].split()[0]) / 1024)
+            self.resident = max(self.resident, int(status["VmHWM"].split()[0]) / 1024)
             self.own = max(self.own, int(status["RssAnon"].split()[0]) / 1024)
-            self.workers = max(self.workers, sum(map(share_mb, descendants(pid))))
+            shares = [share_mb(worker) for worker in descendants(pid)]
+            self.workers = max(self.workers, sum(share for share, _ in shares))
+            self.workers_own = max(self.workers_own, sum(own for _, own in shares))
         except (OSError, KeyError):
             return
 
@@ -82,12 +86,14 @@ def descendants(pid: int) -> Iterator[int]:
             yield from descendants(int(child))
 
 
-def share_mb(pid: int) -> float:
+def share_mb(pid: int) -> tuple[float, float]:
+    """Return a process's proportional share, and of that its own pages."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except OSError:
-        return 0.0
-    return sum(int(line.split()[1]) / 1024 for line in lines if line.startswith("Pss:"))
+        return 0.0, 0.0
+    sizes = {name: int(rest.split()[0]) / 1024 for name, _, rest in (line.partition(":") for line in lines[1:])}
+    return sizes["Pss"], sizes["Pss_Anon"]
 
 
 class Run(NamedTuple):
@@ -122,15 +128,16 @@ def run(script: str, *words: object, watched: bool = False) -> Run:
     return Run(seconds, cpu, peak)
 
 
-def simulate(folder: Path, reads: int) -> Path:
-    size = ("--reads", reads, "--pod5-reads", reads, "--workers", 2)
+def simulate(folder: Path, reads: int, pod5_reads: int) -> Path:
+    size = ("--reads", reads, "--pod5-reads", pod5_reads, "--workers", 2)
     run(COMMAND, "data", "simulate", "-o", folder, *size, "-q")
     return folder
 
 
 def inputs(library: Path) -> tuple[object, ...]:
+    single = library / "reads.pod5"
     files = ("--bam", library / "mappings.bam", "--reference", library / "reference.fa")
-    return ("--pod5", library / "reads.pod5", *files, "-q", "--force")
+    return ("--pod5", single if single.exists() else library / "pod5", *files, "-q", "--force")
 
 
 def write_model(folder: Path, architecture: str) -> Path:
@@ -147,7 +154,7 @@ def predict(model: Path, library: Path, output: Path, workers: int, *, watched: 
 
 
 def speed(folder: Path, model: Path, options: argparse.Namespace) -> Iterator[str]:
-    library, corpus = simulate(folder / "library", options.reads), folder / "corpus"
+    library, corpus = simulate(folder / "library", options.reads, options.reads), folder / "corpus"
     site = ("--motif", SITE["motif"], "--motif-offset", SITE["motif_offset"])
     prepare = (COMMAND, "data", "prepare", "-o", corpus, *inputs(library), *site, "--label", "x")
     run(*prepare)
@@ -175,14 +182,14 @@ def speed(folder: Path, model: Path, options: argparse.Namespace) -> Iterator[st
 
 def memory(folder: Path, model: Path, sizes: list[int]) -> Iterator[str]:
     yield "## Memory, two workers\n"
-    yield "| reads | parent, resident MB | of that its own | workers, sum of PSS, MB | reads/s |"
-    yield "|---|---|---|---|---|"
+    yield "| reads | parent, resident MB | of that its own | workers, sum of PSS, MB | of that their own | reads/s |"
+    yield "|---|---|---|---|---|---|"
     for reads in sizes:
-        library = simulate(folder / f"library-{reads}", reads)
+        library = simulate(folder / f"library-{reads}", reads, 5000)
         found = predict(model, library, folder / "calls.bam", 2, watched=True)
         peak = found.peak
-        cells = f"{peak.resident:.0f} | {peak.own:.0f} | {peak.workers:.0f} | {reads / found.seconds:.0f}"
-        yield f"| {reads} | {cells} |"
+        sizes = (peak.resident, peak.own, peak.workers, peak.workers_own)
+        yield f"| {reads} | {' | '.join(f'{size:.0f}' for size in sizes)} | {reads / found.seconds:.0f} |"
 
 
 def main() -> None:
