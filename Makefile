@@ -39,7 +39,7 @@ cli-docs: $(INSTALLED)
 
 # The pages as a site, in an environment of its own; a broken link is an error. Without it, tests of the site are skipped.
 docs: $(DOCS_INSTALLED)
-	$(DOCS_VENV)/bin/python -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/python -m mkdocs build --strict --quiet
 
 $(DOCS_INSTALLED): docs/requirements.lock
 	$(PYTHON) -m venv $(DOCS_VENV)

@@ -63,7 +63,13 @@ def run(block: Block, folder: Path, timeout: float = 150) -> None:
     environment = {**os.environ, "PATH": search, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
     script = ["bash", "-euo", "pipefail", "-c"] if block.language != "python" else [sys.executable, "-c"]
     done = subprocess.run(
-        [*script, block.script], cwd=folder, env=environment, capture_output=True, text=True, timeout=timeout, check=False
+        [*script, block.script],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
     )
     assert done.returncode == 0, (
         f"{block.page}:{block.line} ended with {done.returncode}\n{block.script}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
