@@ -17,6 +17,12 @@ _FENCE = re.compile(
 )
 
 
+def docs_program(name: str) -> Path | None:
+    """Return a program of docs/requirements.lock: that beside this Python, or of the environment that 'make docs' makes."""
+    places = [Path(sys.executable).with_name(name), ROOT / ".venv-docs" / "bin" / name]
+    return next((place for place in places if place.is_file()), None)
+
+
 class Block(NamedTuple):
     """A fenced block.
 

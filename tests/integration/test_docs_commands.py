@@ -27,7 +27,7 @@ FRESH = {"README.md", "docs/simulate.md"}
 
 LANGUAGES = {"bash", "console", "python", "text", "yaml"}
 
-SHORTER = {"leech model train --data corpus -o model\n": "leech model train --data corpus -o model --epochs 3\n"}
+SHORTER = {"leech model train --data corpus -o model\n": "leech model train --data corpus -o model --epochs 2\n"}
 """Commands whose defaults take longer than a test may -> what is run in their place."""
 
 COMMANDS = {" ".join(path): command for path, command in commands() if not isinstance(command, click.Group)}

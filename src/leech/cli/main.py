@@ -91,7 +91,8 @@ class LazyGroup(click.Group):
         """Find a command, or name the nearest one."""
         name = args[0]
         command = self.get_command(ctx, name)
-        if command is None:
+        # A shell that asks for completions wants no error.
+        if command is None and not ctx.resilient_parsing:
             ctx.fail(f"No such command '{name}'. {self._hint(ctx, name)}")
         return name, command, args[1:]
 
