@@ -164,5 +164,7 @@ def test_every_link_of_a_page_leads_to_a_file():
 def test_no_page_is_wider_than_the_source_may_be_but_for_tables():
     # Wrapped by hand, so that a change of a sentence is a small change.
     for page in sorted((DOCS / "howto").glob("*.md")):
-        long = [line for line in page.read_text(encoding="utf-8").splitlines() if len(line) > 128 and line[0] not in "|!"]
+        long = [
+            line for line in page.read_text(encoding="utf-8").splitlines() if len(line) > 128 and line[0] not in "|!"
+        ]
         assert long == []

@@ -22,12 +22,16 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 QUICK_START = ROOT / "docs" / "index.md"
 
-FRESH = {"README.md", "docs/simulate.md"}
+FRESH = [ROOT / "README.md", ROOT / "docs" / "simulate.md"]
 """Pages that simulate their reads or stand at the beginning themselves, and so begin in a folder of their own."""
 
 LANGUAGES = {"bash", "console", "python", "text", "yaml"}
 
-SHORTER = {"leech model train --data corpus -o model\n": "leech model train --data corpus -o model --epochs 2\n"}
+SHORTER = {
+    "leech model train --data corpus -o model\n": "leech model train --data corpus -o model --epochs 2\n",
+    "leech data check corpus\n": "leech data check corpus --max-reads 100 --bootstrap 100\n",
+    "leech data check corpus -o check.json\n": "leech data check corpus -o check.json --max-reads 100 --bootstrap 100\n",
+}
 """Commands whose defaults take longer than a test may -> what is run in their place."""
 
 COMMANDS = {" ".join(path): command for path, command in commands() if not isinstance(command, click.Group)}
@@ -39,56 +43,52 @@ def name(page):
     return page.relative_to(ROOT).as_posix()
 
 
-@pytest.fixture(scope="module")
-def start(tmp_path_factory):
-    """Return a folder for each page that has commands; the quick start ran in its own, and the others hold copies of it."""
-    folder = tmp_path_factory.mktemp("docs")
-    first, *rest = runnable(QUICK_START)
-    (folder / "quick").mkdir()
-    run(first, folder / "quick")
-    # What README calls the reader's own files.
-    readers = folder / "README.md"
-    shutil.copytree(folder / "quick", readers)
+def lay_out_as_the_readers_own(quick, folder):
+    """Copy simulated libraries to the names that README has for the files of its reader."""
     for library in ("charged", "uncharged", "new"):
-        shutil.copy(readers / library / "mappings.bam", readers / f"{library}.bam")
-    shutil.copy(readers / "charged" / "reference.fa", readers / "trna.fa")
-    (readers / "new" / "pod5").mkdir()
-    shutil.move(readers / "new" / "reads.pod5", readers / "new" / "pod5")
-    for block in rest:
-        run(block, folder / "quick")
+        shutil.copytree(quick / library, folder / library)
+        shutil.copy(quick / library / "mappings.bam", folder / f"{library}.bam")
+    shutil.copy(quick / "charged" / "reference.fa", folder / "trna.fa")
+    (folder / "new" / "pod5").mkdir()
+    shutil.move(folder / "new" / "reads.pod5", folder / "new" / "pod5")
+
+
+def read(found, folder):
+    """Run blocks in their order, in one folder, and return it."""
+    for block in found:
+        text = block.text
+        for written, shorter in SHORTER.items():
+            text = text.replace(written, shorter)
+        run(block._replace(text=text), folder)
     return folder
 
 
 @pytest.fixture(scope="module")
-def outcomes(start):
-    """Run all pages but the first, two at a time, and return page -> what came of it."""
-
-    def read(page):
-        folder = start / name(page).replace("/", "-")
-        if name(page) in FRESH:
-            folder.mkdir(exist_ok=True)
-        else:
-            shutil.copytree(start / "quick", folder)
-        for block in runnable(page):
-            text = block.text
-            for written, shorter in SHORTER.items():
-                text = text.replace(written, shorter)
-            run(replace_text(block, text), folder)
-        return folder
-
+def outcomes(tmp_path_factory):
+    """Run all pages, two at a time, and return page -> what came of it: the folder that it leaves, or an error."""
+    base = tmp_path_factory.mktemp("docs")
+    folders = {page: base / name(page).replace("/", "-") for page in PAGES}
+    first, *rest = runnable(QUICK_START)
+    for page in (QUICK_START, *FRESH):
+        folders[page].mkdir()
+    quick = read([first], folders[QUICK_START])
+    lay_out_as_the_readers_own(quick, folders[ROOT / "README.md"])
     with ThreadPoolExecutor(2) as pool:
+        results = {QUICK_START: pool.submit(read, rest, quick)}
+        results |= {page: pool.submit(read, runnable(page), folders[page]) for page in FRESH}
+        results[QUICK_START].result()
         # The longest first, so that none is left over at the end.
-        pages = sorted(OTHERS, key=lambda page: -len(runnable(page)))
-        return dict(zip(pages, [pool.submit(read, page) for page in pages], strict=True))
+        for page in sorted(OTHERS, key=lambda page: -len(runnable(page))):
+            if page not in results:
+                shutil.copytree(quick, folders[page])
+                results[page] = pool.submit(read, runnable(page), folders[page])
+    return results
 
 
-def replace_text(block, text):
-    return block._replace(text=text)
-
-
-def test_the_quick_start_ends_with_calls_and_a_report(start):
-    assert (start / "quick" / "report.html").stat().st_size > 10_000
-    assert (start / "quick" / "new.calls.bam").is_file()
+def test_the_quick_start_ends_with_calls_and_a_report(outcomes):
+    folder = outcomes[QUICK_START].result()
+    assert (folder / "report.html").stat().st_size > 10_000
+    assert (folder / "new.calls.bam").is_file()
 
 
 @pytest.mark.parametrize("page", OTHERS, ids=name)
@@ -100,6 +100,11 @@ def test_the_pages_that_show_commands_are_among_those_that_run():
     run_here = {name(page) for page in OTHERS}
     assert {"README.md", "docs/api.md", "docs/install.md", "docs/simulate.md"} <= run_here
     assert {name(page) for page in PAGES if "howto" in page.parts} <= run_here
+
+
+def test_every_command_that_is_shortened_is_there():
+    written = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    assert [command for command in SHORTER if f"\n{command}" not in written] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
