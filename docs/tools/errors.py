@@ -14,6 +14,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from fixes import FIXES
+
 KINDS = {
     "LeechError": 1,
     "ConfigError": 2,
@@ -42,14 +44,14 @@ PARTS = {
 _HEAD = """# All errors
 
 Made from the source by `make cli-docs`; do not edit. A part that differs from run to run stands as …, so search this page for
-words of your message that look the same everywhere. The number is the exit code: 1, the data or the environment are wrong;
-2, the command or its configuration; 75, the same command goes on later. What leech says about the most common ones, and
-what happens to single reads, is in [Questions and reasons](faq.md).
+words of your message that look the same everywhere. Messages that are put together at run time have their hint on the terminal.
+The number is the exit code: 1, the data or the environment are wrong; 2, the command or its configuration; 75, the same command
+goes on later. More on the most common ones, and on what happens to single reads, is in [Questions and reasons](faq.md).
 """
 
 
 class Entry(NamedTuple):
-    """One error as the source words it; ``fix`` is empty where the message says all there is."""
+    """One error as the source words it; ``fix`` is its hint, or what ``fixes.py`` has in place of one."""
 
     kind: str
     message: str
@@ -75,6 +77,12 @@ def template(node: ast.expr | None, names: Mapping[str, ast.expr]) -> str:
     return ""
 
 
+def remedy(message: str) -> str:
+    """Return what ``fixes.py`` has for a message, or ''."""
+    text = " ".join(message.split())
+    return next((fix for fragment, fix in FIXES.items() if fragment in text), "")
+
+
 def entries(tree: ast.Module) -> Iterator[Entry]:
     """Return the errors that a module makes, in the order of its lines, where the source holds words of their message."""
     names = {
@@ -92,7 +100,7 @@ def entries(tree: ast.Module) -> Iterator[Entry]:
         hint = next((word.value for word in call.keywords if word.arg == "hint"), None)
         message = template(call.args[0], names)
         if message.replace(VARIES, "").strip(" .:'"):
-            yield Entry(kind, message, template(hint, names))
+            yield Entry(kind, message, template(hint, names) or remedy(message))
 
 
 def by_part(source: Path) -> dict[str, list[Entry]]:

@@ -95,6 +95,15 @@ def test_an_error_is_listed_with_its_hint_and_with_its_varying_parts_left_open()
     assert list(tool("errors").entries(ast.parse(source))) == [("InputError", "'…' is …", "Copy it again.")]
 
 
+def test_every_error_on_the_page_has_a_remedy():
+    assert [e.message for part in tool("errors").by_part(SOURCE).values() for e in part if not e.fix] == []
+
+
+def test_every_remedy_that_was_written_for_the_page_is_shown():
+    shown = {entry.fix for part in tool("errors").by_part(SOURCE).values() for entry in part}
+    assert [fix for fix in tool("fixes").FIXES.values() if fix not in shown] == []
+
+
 def test_most_errors_of_the_source_are_on_the_page():
     # Those whose message is put together before it is raised cannot be read off the source.
     tree = [ast.parse(path.read_text(encoding="utf-8")) for path in SOURCE.rglob("*.py")]
