@@ -84,7 +84,7 @@ FIXES = {
     "too few reads have a control window": "Choose another --control-offset, nearer to the site or on its other side.",
     "cannot be moved": "Cut the same reads at a place away from the site, and give that corpus with --control.",
     # Ranks, options, outputs
-    "looks like a launcher's process": "Start with torchrun, or set all of RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT.",
+    "looks like a launcher's process": "Start with torchrun, or set RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT.",
     "which are no rank": "RANK counts from 0 and lies below WORLD_SIZE; unset both to train without a launcher.",
     "nothing was saved": "Run the same command again.",
     "nothing was changed": "Run the same command again.",
