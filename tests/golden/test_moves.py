@@ -202,3 +202,12 @@ def test_what_is_computed_for_a_read_does_not_depend_on_the_others():
             assert alone.at(first[one], width).tolist() == plain[one].tolist()
             assert alignment.indels(first[one] + 5, first[one] + 12)[0] == states[row]
             assert alignment.covers(first[one] + 7)[0] == covered[row]
+
+
+def test_boundaries_of_some_reads_are_those_that_they_have_among_all():
+    # Three reads of 1, 3 and 2 bases; the last and the first are taken.
+    every = ReadBounds(np.array([0, 9, 0, 2, 5, 7, 1, 4, 6]), np.array([0, 2, 6, 9]))
+    some = every.take([2, 0])
+    assert some.bounds.tolist() == [1, 4, 6, 0, 9]
+    assert some.offsets.tolist() == [0, 3, 5]
+    assert every.take([]).offsets.tolist() == [0]

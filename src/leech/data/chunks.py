@@ -7,6 +7,7 @@ read, in order; chunks are in the order of the reads that were used; columns as 
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -25,7 +26,7 @@ from leech.data.moves import (
     in_query,
     moves_agree,
 )
-from leech.data.normalise import Normalisation, median_mad, normalise
+from leech.data.normalise import Normalisation, UsedSignal, median_mad, normalise
 from leech.data.pod5 import RawRead
 from leech.data.reads import AlignedRead
 from leech.data.reasons import USED
@@ -95,7 +96,9 @@ def _trace(candidates: Sequence[Candidate], recipe: Recipe) -> Alignments:
     return Alignments.trace([read.cigar for read in reads], [read.reference_start for read in reads])
 
 
-def _refusals(candidates: Sequence[Candidate], alignments: Alignments, recipe: Recipe) -> list[str | Normalisation]:
+def _refusals(
+    candidates: Sequence[Candidate], alignments: Alignments, query_bounds: ReadBounds, recipe: Recipe
+) -> list[str | Normalisation]:
     """Return the normalisation of each read, or the reason why it cannot be used."""
     focus = np.array([candidate.site.focus for candidate in candidates], dtype=np.int64)
     if recipe.anchor == "basecall":
@@ -104,13 +107,17 @@ def _refusals(candidates: Sequence[Candidate], alignments: Alignments, recipe: R
         fits = alignments.query_end <= np.array([candidate.read.num_bases for candidate in candidates], dtype=np.int64)
         covered = alignments.covers(focus)
     answers: list[str | Normalisation] = []
-    for candidate, has_sequence, has_focus in zip(candidates, fits.tolist(), covered.tolist(), strict=True):
+    bounds = [query_bounds.bounds[start:end] for start, end in itertools.pairwise(query_bounds.offsets.tolist())]
+    each = zip(candidates, bounds, fits.tolist(), covered.tolist(), strict=True)
+    for candidate, edges, has_sequence, has_focus in each:
         if not has_sequence:
             answers.append("mv_mismatch")
         elif not has_focus:
             answers.append("focus_not_aligned")
         else:
-            answers.append(normalise(recipe.normalisation, candidate.used, candidate.raw.calibration))
+            used = candidate.used
+            in_time = len(used) - edges[::-1] if recipe.reverse_signal else edges
+            answers.append(normalise(recipe.normalisation, UsedSignal(used, in_time, candidate.raw.calibration)))
     return answers
 
 
@@ -192,8 +199,9 @@ def cut(
     :param sample: overrides the sample name of the POD5.
     """
     outcomes, candidates = _find_candidates(reads, signals, sites)
-    alignments = _trace(candidates, recipe)
-    answers = _refusals(candidates, alignments, recipe)
+    alignments, query_bounds = _trace(candidates, recipe), _query_bounds(candidates, recipe)
+    turned = [candidate.used[::-1] if recipe.reverse_signal else candidate.used for candidate in candidates]
+    answers = _refusals(candidates, alignments, query_bounds, recipe)
     states = _junction_states(candidates, alignments).tolist()
     junction: Counter[tuple[str, int]] = Counter()
     kept: list[int] = []
@@ -210,11 +218,10 @@ def cut(
         normalisations.append(answer)
     if len(kept) < len(candidates):
         candidates, states = [candidates[number] for number in kept], [states[number] for number in kept]
-        alignments = _trace(candidates, recipe)
+        turned = [turned[number] for number in kept]
+        alignments, query_bounds = _trace(candidates, recipe), query_bounds.take(kept)
     rows = _allocate(len(candidates), recipe)
     rows["junction_indel"][:] = states
-    query_bounds = _query_bounds(candidates, recipe)
-    turned = [candidate.used[::-1] if recipe.reverse_signal else candidate.used for candidate in candidates]
     if recipe.refinement == "none":
         base_bounds, tally = _window_bounds(candidates, alignments, query_bounds, recipe, 0), RefinementTally()
     else:

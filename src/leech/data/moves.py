@@ -62,6 +62,13 @@ class ReadBounds(NamedTuple):
         """Number of bases per read, shape (num_reads,)."""
         return np.diff(self.offsets) - 1
 
+    def take(self, reads: Sequence[int]) -> ReadBounds:
+        """Return the boundaries of some of the reads."""
+        lengths = np.diff(self.offsets)[reads]
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        index = np.arange(offsets[-1]) + np.repeat(self.offsets[:-1][reads] - offsets[:-1], lengths)
+        return ReadBounds(self.bounds[index], offsets)
+
     def at(self, first: Integers, num_bases: int) -> Integers:
         """Return the boundaries of consecutive bases of SEQ from ``first`` (num_reads,) on, (num_reads, num_bases + 1).
 

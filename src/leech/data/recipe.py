@@ -112,10 +112,11 @@ class Recipe:
         help="Side of the focus base whose sequence is hidden from the network, as letters and as expected levels, for "
         "example 'after' for an adapter that differs between libraries.",
     )
-    normalisation: Literal["mad", "zscore", "quantile", "picoamp"] = knob(
-        "mad",
-        help="Per-read shift and scale, of the trimmed read: median and 1.4826 x MAD; mean and standard deviation; middle "
-        "and distance of the 10 % and 90 % quantiles; or the POD5's calibration.",
+    normalisation: Literal["mad", "base_mad", "zscore", "quantile", "picoamp"] = knob(
+        "base_mad",
+        help="Per-read shift and scale, of the trimmed read: median and 1.4826 x MAD of its samples; the same of its "
+        "bases' means, each base counting once; mean and standard deviation; middle and distance of the 10 % and 90 % "
+        "quantiles; or the POD5's calibration.",
     )
     reverse_signal: bool = knob(
         True, help="Signal runs 3'->5' in time, as for direct RNA; --no-reverse-signal for DNA."
