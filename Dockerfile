@@ -27,7 +27,7 @@ RUN case "$DEVICE" in \
 FROM python:${PYTHON_VERSION}-slim-bookworm
 COPY --from=build /opt/leech /opt/leech
 ENV PATH=/opt/leech/bin:$PATH PYTHONUNBUFFERED=1 NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility
-RUN useradd --uid 1000 --create-home leech
+RUN useradd --uid 1000 --create-home leech && install --directory --owner leech /data
 USER 1000
 WORKDIR /data
 ENTRYPOINT ["leech"]
