@@ -119,9 +119,9 @@ def by_part(source: Path) -> dict[str, list[Entry]]:
 def _shown(text: str) -> str:
     """Return text of one line, in which Markdown sees neither links nor emphasis."""
     text = " ".join(text.split())
-    for mark in "\\`*_[]<>|#":
+    for mark in "\\`*_[]#":
         text = text.replace(mark, "\\" + mark)
-    return text
+    return text.replace("<", "&lt;").replace(">", "&gt;")
 
 
 def page(source: Path) -> str:
