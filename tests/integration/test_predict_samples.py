@@ -157,12 +157,14 @@ def test_a_sheet_gives_paths_from_its_own_folder_in_any_order_of_columns(sheet):
         ("sample\tpod5\tbam\na\tp\n", "line 2 has 2 cells and the header 3"),
         ("sample\tpod5\tbam\n# x\na\tp\tb\na\tp\tb\n", "line 4: column 'sample' holds 'a' a second time"),
         ("sample\tpod5\tbam\na/b\tp\tb\n", "line 2: column 'sample' holds 'a/b'"),
+        # U+2028 breaks a line of text and no line of a table, where it would break the line of whoever reads it.
+        ("sample\tpod5\tbam\na\u2028b\tp\tb\n", "line 2: column 'sample' holds"),
         ("sample\tpod5\tbam\nsamples\tp\tb\n", "column 'sample' holds 'samples'"),
         ("sample\tpod5\tbam\na\tp\t-\n", "column 'bam' is standard input"),
     ],
 )
 def test_a_sheet_that_cannot_be_right_is_refused_by_line_and_column(tmp_path, text, message):
     path = tmp_path / "sheet.tsv"
-    path.write_text(text)
+    path.write_text(text, encoding="utf-8")
     with pytest.raises(InputError, match=message):
         read_sheet(path)

@@ -22,7 +22,7 @@ from leech.data.config import ReadSources
 from leech.errors import ConfigError, InputError, LeechError
 from leech.models.bundle import DESCRIPTION, load_bundle
 from leech.prediction.calls import CallRules
-from leech.prediction.config import PredictConfig
+from leech.prediction.config import PredictConfig, is_sample_name
 from leech.prediction.controls import read_controls
 from leech.prediction.fractions import Corrections
 from leech.prediction.outputs import RECORD
@@ -71,7 +71,7 @@ def read_sheet(path: Path) -> list[Sample]:
         if empty:
             raise InputError(f"{where}: column '{empty[0]}' is empty.")
         name = row["sample"]
-        if "/" in name or name.startswith(".") or name == COMBINED:
+        if not is_sample_name(name) or name == COMBINED:
             raise InputError(
                 f"{where}: column 'sample' holds '{name}', which cannot begin the names of the sample's files.",
                 hint=f"Give a name without '/', not beginning with '.', and other than '{COMBINED}'.",

@@ -13,6 +13,7 @@ import csv
 import gzip
 import json
 import uuid
+import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -225,7 +226,7 @@ def read_scores(paths: Sequence[Path]) -> list[Judged]:
 
 
 def _level(text: str, path: Path) -> int:
-    if not text.isdigit() or int(text) >= NUM_LEVELS:
+    if not text.isdecimal() or int(text) >= NUM_LEVELS:
         raise InputError(f"'{path}' has {text!r} in column 'cl', where whole numbers from 0 to 255 are.")
     return int(text)
 
@@ -249,7 +250,7 @@ def table_rows(path: Path, columns: Sequence[str]) -> Iterator[dict[str, str]]:
                         f"Table '{path}' has a row that is not as wide as its header: line {table.line_num}."
                     )
                 yield row
-    except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"Cannot read table '{path}': {error}.") from error
 
 
@@ -294,7 +295,7 @@ def _combines_samples(folder: Path, name: str) -> bool:
     try:
         with gzip.open(path, "rt", encoding="utf-8") as file:
             return file.readline().startswith("sample\t")
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise InputError(f"Cannot read table '{path}': {error}.") from error
 
 
@@ -365,7 +366,7 @@ def _from_totals(path: Path, lost: Counter[str] | None) -> Iterator[ReferenceCal
 
 
 def _count(text: str, path: Path) -> int:
-    if not text.isdigit():
+    if not text.isdecimal():
         raise InputError(f"Table '{path}' has {text!r} where a number of reads should be.")
     return int(text)
 
