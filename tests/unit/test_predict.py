@@ -171,9 +171,9 @@ def test_what_cannot_be_written_is_said_whatever_error_number_is_left(tmp_path, 
 
     monkeypatch.setattr(pysam, "AlignmentFile", lambda *_, **__: Full())
     file = CallBam(tmp_path / "calls.bam.partial-7", tmp_path / "calls.bam", pysam.AlignmentHeader())
-    with pytest.raises(InputError, match="Cannot write '[^']*calls.bam': a write failed"):
+    with pytest.raises(InputError, match=r"Cannot write '[^']*calls\.bam': a write failed"):
         file.write(pysam.AlignedSegment(), Call("r", "", None, None, None, "unmapped"))
-    with pytest.raises(InputError, match="Cannot write '[^']*calls.bam': a write failed"):
+    with pytest.raises(InputError, match=r"Cannot write '[^']*calls\.bam': a write failed"):
         file.close()
     file.abandon()
 

@@ -156,7 +156,7 @@ def _refuse_bytes(arguments: Sequence[str]) -> None:
             argument.encode()
         except UnicodeEncodeError:
             raise click.UsageError(
-                f"Argument {ascii(argument)} is not UTF-8, so no output could name it. "
+                f"Argument {argument!a} is not UTF-8, so no output could name it. "
                 "Rename the file, or make a link to it."
             ) from None
 

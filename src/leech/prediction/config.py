@@ -104,7 +104,7 @@ class PredictConfig:
     def __post_init__(self) -> None:
         if self.sample is not None and not is_sample_name(self.sample):
             raise ValueError(
-                f"sample {ascii(self.sample)} begins the tables' file names and stands in tables, so it is a name without '/', "
+                f"sample {self.sample!a} begins the tables' file names and stands in tables, so it is a name without '/', "
                 "tabs and line ends that does not begin with '.'"
             )
 

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from leech.errors import InputError
 
-
 # Text has other places to break a line, and spreadsheets leave them in cells: a form feed, U+2028.
 _LINE_END = re.compile(r"\r\n|\n|\r")
 
