@@ -135,6 +135,20 @@ def test_options_of_a_single_run_are_refused(model, sheet, capfd, options, messa
     assert not (sheet.parent / "out").exists()
 
 
+def test_no_sample_s_outputs_replace_what_another_is_made_from(model, sheet, capfd):
+    # Sample 'a' would be written to b.bam's folder as a.bam, which is the input of sample 'b'.
+    folder = sheet.parent / "out"
+    folder.mkdir()
+    for name, source in (("a", "b"), ("b", "a")):
+        shutil.copy(sheet.parent / source / "mappings.bam", folder / f"{name}.bam")
+    lines = [f"a\t{sheet.parent / 'a'}\tout/b.bam", f"b\t{sheet.parent / 'b'}\tout/a.bam"]
+    sheet.write_text("\n".join(["sample\tpod5\tbam", *lines, ""]))
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert main(arguments(model, sheet, "--force")) == 2
+    assert "which would be lost" in capfd.readouterr().err
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
 def test_tables_alone_need_no_bam(model, sheet):
     main(arguments(model, sheet, "--format", "tsv"))
     assert not list((sheet.parent / "out").glob("*.bam"))

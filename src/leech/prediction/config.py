@@ -108,6 +108,12 @@ class PredictConfig:
                 "tabs and line ends that does not begin with '.'"
             )
 
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Files that are read beside the run itself."""
+        given = (self.negative_control, self.positive_control, self.reference_groups)
+        return tuple(path for path in given if path is not None)
+
     def refuse_contradictions(self) -> None:
         """Refuse options that cannot be carried out together.
 

@@ -184,6 +184,7 @@ def predict_run(
     """
     config.refuse_contradictions()
     files = OutputFiles.plan(sources, config, output)
+    files.refuse_inputs([*sources.pod5, sources.bam, sources.reference, sources.read_sites, *config.files])
     loaded = load_bundle(model)
     bundle = loaded.bundle
     group_table = {} if config.reference_groups is None else read_reference_groups(config.reference_groups)

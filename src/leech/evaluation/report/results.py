@@ -164,7 +164,7 @@ def read_metrics(paths: Sequence[Path]) -> list[Judged]:
     :raises InputError: unreadable, another kind of file, or of a version that this leech does not know.
     """
     judged = []
-    for path, name in zip(paths, _names(paths, ".json"), strict=True):
+    for path, name in zip(paths, distinct_names(paths, ".json"), strict=True):
         content = read_json(path, "metrics")
         if content.get("format") != "leech-metrics":
             raise InputError(
@@ -189,7 +189,7 @@ def _levels(numbers: Any, path: Path) -> tuple[int, ...]:
     return tuple(int(number) for number in numbers)
 
 
-def _names(paths: Sequence[Path], suffix: str) -> list[str]:
+def distinct_names(paths: Sequence[Path], suffix: str = "") -> list[str]:
     """Return what to call each file: its name, with as much of its folders as it takes to tell it from the others."""
     stems = [path.absolute().with_name(path.name.removesuffix(suffix)).parts for path in paths]
     for depth in range(1, max(map(len, stems), default=0) + 1):
@@ -206,7 +206,7 @@ def read_scores(paths: Sequence[Path]) -> list[Judged]:
     """
     bare = [path.with_suffix("") if path.suffix == ".gz" else path for path in paths]
     judged = []
-    for path, name in zip(paths, _names(bare, ".tsv"), strict=True):
+    for path, name in zip(paths, distinct_names(bare, ".tsv"), strict=True):
         sides = {False: [0] * NUM_LEVELS, True: [0] * NUM_LEVELS}
         labels: dict[bool, str] = {}
         for row in table_rows(path, ("label", "positive_label", "cl")):
