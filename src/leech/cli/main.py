@@ -153,6 +153,18 @@ def _ending_in_order() -> Iterator[None]:
             signal.signal(signal.SIGTERM, before)
 
 
+def _refuse_bytes(arguments: Sequence[str]) -> None:
+    """Refuse an argument that is no text: it stands in BAM headers, JSON and pages, which hold UTF-8."""
+    for argument in arguments:
+        try:
+            argument.encode()
+        except UnicodeEncodeError:
+            raise click.UsageError(
+                f"Argument {argument!a} is not UTF-8, so no output could name it. "
+                "Rename the file, or make a link to it."
+            ) from None
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code.
 
@@ -160,6 +172,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
+        _refuse_bytes(arguments)
         with _ending_in_order(), leech.make_context("leech", list(arguments), obj=["leech", *arguments]) as ctx:
             leech.invoke(ctx)
         # A closed pipe must show itself here, not when Python flushes at exit.

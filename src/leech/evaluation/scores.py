@@ -11,6 +11,7 @@ import csv
 import gzip
 import io
 import uuid
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -190,8 +191,14 @@ def load_scores(path: Path) -> ReadScores:
                     f"Scores '{path}' have no column '{missing[0]}'.",
                     hint="Give a file that 'leech eval test --scores' wrote, or a model folder.",
                 )
-            rows = [tuple(row[name] for name in wanted) for row in table]
-    except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
+            rows = []
+            for row in table:
+                if None in row or None in row.values():
+                    raise InputError(
+                        f"Scores '{path}' have a row that is not as wide as the header: line {table.line_num}."
+                    )
+                rows.append(tuple(row[name] for name in wanted))
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"Cannot read scores '{path}': {error}.") from error
     if not rows:
         raise InputError(f"Scores '{path}' hold no read.")

@@ -13,6 +13,7 @@ import csv
 import gzip
 import json
 import uuid
+import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -163,7 +164,7 @@ def read_metrics(paths: Sequence[Path]) -> list[Judged]:
     :raises InputError: unreadable, another kind of file, or of a version that this leech does not know.
     """
     judged = []
-    for path, name in zip(paths, _names(paths, ".json"), strict=True):
+    for path, name in zip(paths, distinct_names(paths, ".json"), strict=True):
         content = read_json(path, "metrics")
         if content.get("format") != "leech-metrics":
             raise InputError(
@@ -188,7 +189,7 @@ def _levels(numbers: Any, path: Path) -> tuple[int, ...]:
     return tuple(int(number) for number in numbers)
 
 
-def _names(paths: Sequence[Path], suffix: str) -> list[str]:
+def distinct_names(paths: Sequence[Path], suffix: str = "") -> list[str]:
     """Return what to call each file: its name, with as much of its folders as it takes to tell it from the others."""
     stems = [path.absolute().with_name(path.name.removesuffix(suffix)).parts for path in paths]
     for depth in range(1, max(map(len, stems), default=0) + 1):
@@ -205,7 +206,7 @@ def read_scores(paths: Sequence[Path]) -> list[Judged]:
     """
     bare = [path.with_suffix("") if path.suffix == ".gz" else path for path in paths]
     judged = []
-    for path, name in zip(paths, _names(bare, ".tsv"), strict=True):
+    for path, name in zip(paths, distinct_names(bare, ".tsv"), strict=True):
         sides = {False: [0] * NUM_LEVELS, True: [0] * NUM_LEVELS}
         labels: dict[bool, str] = {}
         for row in table_rows(path, ("label", "positive_label", "cl")):
@@ -225,7 +226,7 @@ def read_scores(paths: Sequence[Path]) -> list[Judged]:
 
 
 def _level(text: str, path: Path) -> int:
-    if not text.isdigit() or int(text) >= NUM_LEVELS:
+    if not text.isdecimal() or int(text) >= NUM_LEVELS:
         raise InputError(f"'{path}' has {text!r} in column 'cl', where whole numbers from 0 to 255 are.")
     return int(text)
 
@@ -249,7 +250,7 @@ def table_rows(path: Path, columns: Sequence[str]) -> Iterator[dict[str, str]]:
                         f"Table '{path}' has a row that is not as wide as its header: line {table.line_num}."
                     )
                 yield row
-    except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"Cannot read table '{path}': {error}.") from error
 
 
@@ -294,7 +295,7 @@ def _combines_samples(folder: Path, name: str) -> bool:
     try:
         with gzip.open(path, "rt", encoding="utf-8") as file:
             return file.readline().startswith("sample\t")
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise InputError(f"Cannot read table '{path}': {error}.") from error
 
 
@@ -365,7 +366,7 @@ def _from_totals(path: Path, lost: Counter[str] | None) -> Iterator[ReferenceCal
 
 
 def _count(text: str, path: Path) -> int:
-    if not text.isdigit():
+    if not text.isdecimal():
         raise InputError(f"Table '{path}' has {text!r} where a number of reads should be.")
     return int(text)
 
