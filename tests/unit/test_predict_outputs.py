@@ -335,14 +335,7 @@ def test_tables_of_control_libraries_correct_a_later_run(model, sources, tmp_pat
     assert float(amino["error_corrected_low"]) < float(amino["error_corrected"]) < float(amino["error_corrected_high"])
     record = json.loads((tmp_path / "c" / "s.predict.json").read_text())
     assert record["corrections"]["error_rates_from"] == "controls"
-<<<<<<< HEAD
-<<<<<<< HEAD
     assert record["corrections"]["error_rates"]["tpr"] == {"value": 1.0, "num_trials": 11, "variance": None}
-=======
-    assert record["corrections"]["error_rates"]["tpr"] == {"value": 1.0, "num_trials": 11}
-=======
-    assert record["corrections"]["error_rates"]["tpr"] == {"value": 1.0, "num_trials": 11, "variance": None}
->>>>>>> c014f38534d0c16d5910cd5e9b2ff865b59c9b8c
 
 
 @pytest.mark.parametrize("option", ["negative_control", "reference_groups"])
@@ -356,7 +349,3 @@ def test_tables_that_are_read_are_not_replaced_by_force(model, sources, tmp_path
     with pytest.raises(ConfigError, match="which would be lost"):
         run(model, sources, tmp_path, format="tsv", sample="s", force=True, **{option: table}, **other)
     assert table.read_bytes() == before
-<<<<<<< HEAD
->>>>>>> 3aeeeb3201ff7d985c8f4a2a1fbf8c7e1e16782b
-=======
->>>>>>> c014f38534d0c16d5910cd5e9b2ff865b59c9b8c
