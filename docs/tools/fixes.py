@@ -74,6 +74,7 @@ FIXES = {
     "Scores '…'": "Give the table as 'leech eval test --scores' wrote it, of one model.",
     "in column 'cl'": "Give the table as leech wrote it.",
     "Table '…'": "Give the table as leech wrote it.",
+    "where a number of reads should be": "Give the file as leech wrote it.",
     "Cannot read scores": "Copy the file again, or score again.",
     "Cannot read table": "Copy the file again, or call again.",
     "training history": "Copy the model folder again.",

@@ -34,6 +34,9 @@ MIN_DEPTH = 50
 UNASSIGNED = "unassigned"
 """Amino acid of references whose names tell none."""
 
+CORRECTED = ("no_call_corrected", "error_corrected")
+"""Names of corrected fractions, the one that takes more into account first."""
+
 _METRICS_VERSIONS = (1, 2)
 
 _TABLES = ("charging_summary", "charging.cpm")
@@ -76,6 +79,14 @@ class ReferenceCalls:
         interval = wilson(self.positive, self.called)
         return None if interval is None else Fraction(self.positive / self.called, interval)
 
+    @property
+    def best(self) -> tuple[str, Fraction] | None:
+        """The corrected fraction that takes most into account, with its name, else ``raw``; None without calls."""
+        raw = self.fraction
+        if raw is None:
+            return None
+        return next(((name, self.corrected[name]) for name in CORRECTED if name in self.corrected), ("raw", raw))
+
 
 @dataclass(frozen=True)
 class Sample:
@@ -85,6 +96,7 @@ class Sample:
     :ivar histogram: called reads by ``cl``, 256 counts; None where no file tells.
     :ivar labels: of the negative and the positive state; None where no file tells.
     :ivar record: the run's ``predict.json``; empty without one.
+    :ivar groups: corrected fractions by amino acid and name; empty where no file tells.
     """
 
     name: str
@@ -95,6 +107,7 @@ class Sample:
     threshold_cl: int | None
     labels: tuple[str, str] | None
     record: Mapping[str, Any]
+    groups: Mapping[str, Mapping[str, Fraction]]
 
     @property
     def total(self) -> ReferenceCalls:
@@ -102,7 +115,13 @@ class Sample:
         positive, negative = (sum(getattr(one, side) for one in self.references) for side in ("positive", "negative"))
         known = [one.no_call for one in self.references if one.no_call is not None]
         no_call = sum(known) if len(known) == len(self.references) else None
-        return ReferenceCalls("all", "", positive, negative, no_call, positive + negative >= MIN_DEPTH, {})
+        told = {name: estimate(_part(self.record, "total").get(name)) for name in CORRECTED}
+        corrected = {
+            name: Fraction(value, limits)
+            for name, (value, limits) in told.items()
+            if value is not None and limits is not None
+        }
+        return ReferenceCalls("all", "", positive, negative, no_call, positive + negative >= MIN_DEPTH, corrected)
 
 
 @dataclass(frozen=True)
@@ -319,6 +338,7 @@ def _read_sample(folder: Path, name: str) -> Sample:
         ladder, histogram, lost = _count_calls(calls_path)
     summary, totals = (folder / f"{name}.{table}.tsv.gz" for table in _TABLES)
     references = _from_summary(summary) if summary.is_file() else _from_totals(totals, lost if ladder else None)
+    groups = folder / f"{name}.{_TABLES[0]}.amino_acid.tsv.gz"
     labels, threshold = record.get("labels"), record.get("threshold_cl")
     return Sample(
         name=name,
@@ -329,6 +349,9 @@ def _read_sample(folder: Path, name: str) -> Sample:
         threshold_cl=threshold if isinstance(threshold, int) else None,
         labels=(str(labels[0]), str(labels[1])) if isinstance(labels, list) and len(labels) == 2 else None,
         record=record,
+        groups={row["amino_acid"]: _corrected(row, groups) for row in table_rows(groups, ("amino_acid",))}
+        if groups.is_file()
+        else {},
     )
 
 
@@ -336,7 +359,6 @@ def _from_summary(path: Path) -> Iterator[ReferenceCalls]:
     needed = ("reference", "n_positive", "n_negative", "n_no_call")
     for row in table_rows(path, needed):
         positive, negative, no_call = (_count(row[column], path) for column in needed[1:])
-        corrected = {name: _fraction(row, name, path) for name in ("error_corrected", "no_call_corrected")}
         yield ReferenceCalls(
             reference=row["reference"],
             amino_acid=row.get("amino_acid") or _amino_acid(row["reference"]),
@@ -344,8 +366,13 @@ def _from_summary(path: Path) -> Iterator[ReferenceCalls]:
             negative=negative,
             no_call=no_call,
             enough=row["enough"] == "1" if row.get("enough") else positive + negative >= MIN_DEPTH,
-            corrected={name: fraction for name, fraction in corrected.items() if fraction is not None},
+            corrected=_corrected(row, path),
         )
+
+
+def _corrected(row: Mapping[str, str], path: Path) -> dict[str, Fraction]:
+    found = {name: _fraction(row, name, path) for name in CORRECTED}
+    return {name: fraction for name, fraction in found.items() if fraction is not None}
 
 
 def _fraction(row: Mapping[str, str], name: str, path: Path) -> Fraction | None:
