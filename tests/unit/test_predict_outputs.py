@@ -11,7 +11,7 @@ import numpy as np
 import pysam
 import pytest
 
-from leech.config import build
+from leech.config import build, to_mapping
 from leech.console import SilentProgress
 from leech.data.config import ReadSources
 from leech.data.recipe import Recipe
@@ -208,6 +208,16 @@ def test_reads_below_the_confidence_have_no_tag_but_a_reason_and_their_probabili
             row["cl"] != "" for row in calls
         ]
     assert result.counts.ladder() == {"seen": 12, "not_in_pod5": 1, "low_confidence": 4, "used": 7}
+
+
+def test_reads_left_uncalled_as_asked_for_are_no_failures(model, sources, tmp_path, says, caplog):
+    # 0.70 is under 0.9 either way: 7 of 11 reads with signal in turn .70 .95 .70, so more than half of 12.
+    says[:] = [0.7, 0.95, 0.7]
+    strict = build(ReadSources, {**to_mapping(sources), "max_fail_frac": 0.1})
+    run(model, strict, tmp_path / "s.bam", min_confidence=0.9)
+    # The one read without signal is the only failure: 8.3 %.
+    assert "58.3% of 12 candidate records were left out as asked for: low_confidence 7." in caplog.text
+    assert "failed" not in caplog.text
 
 
 def test_when_no_read_is_sure_enough_the_run_fails_and_says_so(model, sources, tmp_path):

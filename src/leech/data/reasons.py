@@ -77,10 +77,11 @@ REASONS: dict[str, Reason] = {
     ),
     "junction_indel": Reason(
         "the alignment has an indel at the site's motif or does not cover it",
-        "Leave out --require-clean-junction (predict: --abstain-junction-indel); adducts cause indels.",
+        "You asked for it with --require-clean-junction (predict: --abstain-junction-indel); adducts cause indels.",
     ),
     "low_confidence": Reason(
-        "probability of the state that would be called is under --min-confidence", "Lower --min-confidence."
+        "probability of the state that would be called is under --min-confidence",
+        "Nothing to do, you asked for it; a lower --min-confidence leaves fewer out.",
     ),
     "repeated": Reason("the same read at the same site is in another corpus too", "Merge each read once."),
     "subsampled": Reason("beyond the number that --subsample keeps", "Nothing to do."),
