@@ -128,6 +128,20 @@ def test_without_corrections_the_raw_fraction_is_drawn_and_nothing_faint(tmp_pat
     assert "error_corrected" not in page.downloads()["samples.tsv"][0]
 
 
+@pytest.mark.parametrize(("rates", "shown"), [((0.9, 0.9), "error_corrected"), ((0.8, 0.9), "no_call_corrected")])
+def test_a_fraction_corrected_by_equal_call_rates_is_not_shown_twice(tmp_path, rates, shown):
+    put_sample(tmp_path / "t", "one", REFERENCES[:1], corrected=True)
+    table, record = tmp_path / "t" / "one.charging_summary.tsv.gz", tmp_path / "t" / "one.predict.json"
+    row = ["a", "", "", "Ala", 30, 70, 5, "", "", "", "", 1, "0.4", "0.3", "0.5", "0.6", "0.5", "0.7"]
+    put_table(table, SUMMARY, [row])
+    content = json.loads(record.read_text())
+    content["corrections"]["call_rates"] = dict(zip(("positive", "negative"), rates, strict=True))
+    record.write_text(json.dumps(content))
+    (sample,) = read_samples([tmp_path / "t"])
+    assert sample.references[0].best[0] == shown
+    assert ("no_call_corrected" in sample.references[0].corrected) == (rates[0] != rates[1])
+
+
 def test_raw_cells_among_corrected_ones_stand_in_brackets(tmp_path):
     put_sample(tmp_path / "t", "one", REFERENCES, corrected=True)
     put_sample(tmp_path / "t", "two", REFERENCES)

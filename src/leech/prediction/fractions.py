@@ -202,8 +202,9 @@ def warn_of_abstention(tally: GroupTally, corrections: Corrections) -> None:
         return
     left = sum(reasons.values())
     logger.warning(
-        "%d of %d reads were left uncalled as asked for (%s), more of one state than of the other, and the fractions are not "
-        "corrected for that%s: give --negative-control and --positive-control, called with the same options, or --call-rates.",
+        "%d of %d reads were left uncalled as asked for (%s), as a rule more of one state than of the other, and nothing "
+        "corrects the fractions for it%s: give --negative-control and --positive-control called with the same options, or "
+        "--call-rates.",
         left,
         tally.num_called + tally.num_no_call,
         ", ".join(f"{reason} {number}" for reason, number in reasons.items()),

@@ -115,7 +115,7 @@ class Sample:
         positive, negative = (sum(getattr(one, side) for one in self.references) for side in ("positive", "negative"))
         known = [one.no_call for one in self.references if one.no_call is not None]
         no_call = sum(known) if len(known) == len(self.references) else None
-        told = {name: estimate(_part(self.record, "total").get(name)) for name in CORRECTED}
+        told = {name: estimate(_part(self.record, "total").get(name)) for name in _telling(self.record)}
         corrected = {
             name: Fraction(value, limits)
             for name, (value, limits) in told.items()
@@ -337,7 +337,11 @@ def _read_sample(folder: Path, name: str) -> Sample:
     if not record and calls_path.is_file():
         ladder, histogram, lost = _count_calls(calls_path)
     summary, totals = (folder / f"{name}.{table}.tsv.gz" for table in _TABLES)
-    references = _from_summary(summary) if summary.is_file() else _from_totals(totals, lost if ladder else None)
+    references = (
+        _from_summary(summary, _telling(record))
+        if summary.is_file()
+        else _from_totals(totals, lost if ladder else None)
+    )
     groups = folder / f"{name}.{_TABLES[0]}.amino_acid.tsv.gz"
     labels, threshold = record.get("labels"), record.get("threshold_cl")
     return Sample(
@@ -349,13 +353,15 @@ def _read_sample(folder: Path, name: str) -> Sample:
         threshold_cl=threshold if isinstance(threshold, int) else None,
         labels=(str(labels[0]), str(labels[1])) if isinstance(labels, list) and len(labels) == 2 else None,
         record=record,
-        groups={row["amino_acid"]: _corrected(row, groups) for row in table_rows(groups, ("amino_acid",))}
+        groups={
+            row["amino_acid"]: _corrected(row, _telling(record), groups) for row in table_rows(groups, ("amino_acid",))
+        }
         if groups.is_file()
         else {},
     )
 
 
-def _from_summary(path: Path) -> Iterator[ReferenceCalls]:
+def _from_summary(path: Path, corrections: Sequence[str]) -> Iterator[ReferenceCalls]:
     needed = ("reference", "n_positive", "n_negative", "n_no_call")
     for row in table_rows(path, needed):
         positive, negative, no_call = (_count(row[column], path) for column in needed[1:])
@@ -366,12 +372,19 @@ def _from_summary(path: Path) -> Iterator[ReferenceCalls]:
             negative=negative,
             no_call=no_call,
             enough=row["enough"] == "1" if row.get("enough") else positive + negative >= MIN_DEPTH,
-            corrected=_corrected(row, path),
+            corrected=_corrected(row, corrections, path),
         )
 
 
-def _corrected(row: Mapping[str, str], path: Path) -> dict[str, Fraction]:
-    found = {name: _fraction(row, name, path) for name in CORRECTED}
+def _telling(record: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the corrected fractions that say something of their own: where both states are called alike, one repeats."""
+    rates = _part(_part(record, "corrections"), "call_rates")
+    repeats = bool(rates) and rates.get("positive") == rates.get("negative")
+    return tuple(name for name in CORRECTED if not (repeats and name == "no_call_corrected"))
+
+
+def _corrected(row: Mapping[str, str], names: Sequence[str], path: Path) -> dict[str, Fraction]:
+    found = {name: _fraction(row, name, path) for name in names}
     return {name: fraction for name, fraction in found.items() if fraction is not None}
 
 
