@@ -41,10 +41,6 @@ class MismatchError(LeechError):
     """Two artefacts that must agree do not (recipe, digest, labels, frame)."""
 
 
-class MissingExtraError(LeechError):
-    """An optional dependency is needed for what was asked."""
-
-
 class InterruptedRunError(LeechError):
     """A run was asked to end, saved its state and can go on from there; the code is EX_TEMPFAIL, "try again later"."""
 

@@ -73,6 +73,11 @@ def test_predict_gives_the_reads_of_the_test_split_what_eval_test_gave_them(work
             found |= {record.query_name: record.get_tag("cl") for record in file if record.has_tag("cl")}
     assert len(tested) == 66
     assert {name: int(row["cl"]) for name, row in tested.items()} == {name: found[name] for name in tested}
+    corrections = json.loads((work / "tables" / "wt.predict.json").read_text())["corrections"]
+    assert corrections["error_rates_from"] == "operating point of the model, test split"
+    counted = json.loads((work / "calibrated" / "model.json").read_text())["operating_point"]["achieved"]["test"]
+    assert sum(one["tp"] for one in counted["references"].values()) == counted["tp"]
+    assert set(corrections["error_rates_by_reference"]) == set(counted["references"])
 
 
 def test_the_operating_point_is_one_value_everywhere(work: Path) -> None:

@@ -62,3 +62,30 @@ def test_every_record_comes_out_unchanged_but_for_its_call_at_any_batch_size(rea
         calls.append([dict(record.get_tags()).get("cl") for record in records(output)])
         assert sum(call is not None for call in calls[-1]) == 20
     assert calls[0] == calls[1] == calls[2]
+
+
+def test_files_are_the_same_byte_by_byte_at_any_number_of_copies_and_workers(real_data, model, tmp_path):
+    folder = real_data / "ecoli_psi55" / "wt"
+    files = {
+        "pod5": [folder / "reads.pod5"],
+        "bam": folder / "mappings.bam",
+        "reference": folder.parent / "reference.fa",
+    }
+    found = []
+    for gpus, workers in ((None, 1), (1, 2), (2, 1), (3, 2)):
+        output = tmp_path / f"{gpus}-{workers}"
+        parallel = {"gpus": gpus, "workers": workers, "device": "cpu", "batch_records": 20, "batch_size": 16}
+        config = build(PredictConfig, {**parallel, "format": "both"})
+        predict(
+            model,
+            build(ReadSources, files),
+            config,
+            output / "s.bam",
+            force=False,
+            progress=SilentProgress(),
+            stamp=STAMP,
+        )
+        # The record holds the settings.
+        found.append({path.name: path.read_bytes() for path in output.iterdir() if path.name != "s.predict.json"})
+    assert len(found[0]) == 8
+    assert found[0] == found[1] == found[2] == found[3]

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from leech.data.recipe import Recipe
 from leech.errors import InputError, LeechError, MismatchError
 from leech.models.bundle import (
     Achieved,
+    CallCounts,
     Figure,
     ModelBundle,
     OperatingPoint,
@@ -313,6 +315,7 @@ ACHIEVED = Achieved(
     balanced_accuracy=Figure(None),
     mcc=Figure(None),
     f1=Figure(0.8),
+    references={"tRNA-Ala-GGC-1-1": CallCounts(tp=2, fp=0, tn=0, fn=1)},
 )
 
 
@@ -333,6 +336,18 @@ def test_a_model_is_written_again_with_other_choices_and_all_that_lies_beside_it
     rows = dict(row for row in describe(tmp_path / "new").tables()[0].rows)
     assert rows["calibration"] == "isotonic, 2 knots"
     assert rows["  on the test split"] == "TPR 0.667, 3 reads"
+
+
+def test_a_model_from_before_references_were_counted_still_loads(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "new").mkdir()
+    point = OperatingPoint(threshold_cl=77, source="FPR", achieved={"test": ACHIEVED})
+    copy_bundle(model, tmp_path / "new", calibration=None, operating_point=point)
+    path = tmp_path / "new" / "model.json"
+    content = json.loads(path.read_text())
+    del content["operating_point"]["achieved"]["test"]["references"]
+    path.write_text(json.dumps(content))
+    achieved = load_bundle(tmp_path / "new").bundle.operating_point.achieved
+    assert achieved == {"test": replace(ACHIEVED, references=None)}
 
 
 def test_a_calibration_is_saved_with_its_model(tmp_path: Path) -> None:

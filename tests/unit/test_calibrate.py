@@ -202,6 +202,10 @@ def test_an_operating_point_reaches_its_target_on_the_calibration_split(
     assert (tested.num_reads, tested.num_positive) == (320, 160)
     assert (tested.tp + tested.fn, tested.fp + tested.tn) == (160, 160)
     assert tested.tpr.value == tested.tp / 160
+    assert tested.references is not None
+    assert len(tested.references) > 1
+    for name in ("tp", "fp", "tn", "fn"):
+        assert sum(getattr(one, name) for one in tested.references.values()) == getattr(tested, name)
     assert tested != point.achieved["calibration"]
     assert point.source.endswith("on the calibration split")
 

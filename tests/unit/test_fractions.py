@@ -10,20 +10,19 @@ import pytest
 from leech.config import build
 from leech.data.proportion import wilson
 from leech.errors import InputError
-from leech.models.bundle import OperatingPoint
+from leech.models.bundle import Achieved, CallCounts, Figure, OperatingPoint
 from leech.prediction.calls import CallRules
 from leech.prediction.config import PredictConfig
 from leech.prediction.controls import control_rates
 from leech.prediction.fractions import (
     CallRates,
     Corrections,
-    ErrorRates,
     Fraction,
-    Rate,
     correct_errors,
     correct_no_calls,
     fractions,
 )
+from leech.prediction.rates import ErrorRates, Rate
 
 NOTHING = Corrections(None, None, None, None)
 
@@ -114,13 +113,58 @@ def test_both_corrections_follow_one_another():
     assert alone.no_call_corrected == correct_no_calls(alone.raw, CallRates(0.72, 0.94))
 
 
-ACHIEVED = {"test": {"tp": 90, "fn": 10, "fp": 4, "tn": 196}}
+def achieved(references=None, **calls):
+    names = ("tpr", "fpr", "precision", "balanced_accuracy", "mcc", "f1")
+    figures = {name: Figure(None) for name in names}
+    number = sum(calls.values())
+    return {"test": Achieved(num_reads=number, num_positive=number, references=references, **calls, **figures)}
+
+
+ACHIEVED = achieved(tp=90, fn=10, fp=4, tn=196)
 
 
 def test_the_model_s_operating_point_gives_the_rates_of_its_test_split():
     found = corrections(model(ACHIEVED))
     assert found.errors == ErrorRates(Rate(0.02, 200), Rate(0.9, 100))
     assert "operating point" in found.errors_source
+    # A folder from before references were counted: one pair for all of them.
+    assert found.for_references({"a": 3, "b": 4}) == found
+
+
+def test_a_model_that_tells_nothing_corrects_nothing():
+    assert corrections(model(achieved(tp=5, fn=5, fp=5, tn=5))).errors is None
+    assert corrections(model(achieved(tp=5, fn=5, fp=0, tn=0))).errors is None
+
+
+def test_references_that_the_model_was_measured_on_have_rates_of_their_own_and_others_are_less_sure():
+    own = {
+        "good": CallCounts(tp=190, fn=10, fp=2, tn=198),
+        "bad": CallCounts(tp=100, fn=100, fp=30, tn=170),
+        "few": CallCounts(tp=0, fn=2, fp=0, tn=0),
+    }
+    found = corrections(model(achieved(own, tp=290, fn=112, fp=32, tn=368)))
+    assert found.errors == ErrorRates(Rate(0.08, 400), Rate(290 / 402, 402))
+    corrected = {name: fractions(60, 40, found.for_references({name: 100})).error_corrected for name in [*own, "new"]}
+    # 0.6 called positive of reads of which 0.95 or 0.5 would be at most.
+    assert corrected["good"].value == pytest.approx(0.59 / 0.94, abs=0.02)
+    assert corrected["bad"].value == 1.0
+    widths = {name: fraction.interval.high - fraction.interval.low for name, fraction in corrected.items()}
+    assert widths["good"] < widths["few"] <= widths["new"]
+    mapping = found.to_mapping()
+    assert set(mapping["error_rates_by_reference"]) == set(own)
+    assert mapping["error_rates"]["fpr"] == {"value": 0.08, "num_trials": 400, "variance": None}
+    assert mapping["error_rates_of_other_references"]["tpr"]["variance"] > 0
+
+
+def test_calls_that_tell_nothing_of_a_reference_give_no_corrected_fraction():
+    found = correct_errors(30, 100, ErrorRates(Rate(0.5, variance=0.01), Rate(0.4, variance=0.01)))
+    assert found == Fraction(None, None)
+
+
+def test_rates_that_may_be_anything_leave_the_fraction_open():
+    # With a TPR of 0.6 +- 0.3 and an FPR of 0.3 +- 0.2 no fraction is contradicted.
+    found = correct_errors(45, 100, ErrorRates(Rate(0.3, variance=0.04), Rate(0.6, variance=0.09)))
+    assert found == (pytest.approx(0.5), (0.0, 1.0))
 
 
 @pytest.mark.parametrize("rules", [CallRules(180), CallRules(200, min_confidence=0.9), CallRules(200, 0.0, True)])
@@ -159,22 +203,25 @@ def control(path, *rows, columns="reference\tn_positive\tn_negative"):
     return path
 
 
-def test_controls_give_each_reference_its_own_rates_where_they_hold_enough_of_it(tmp_path):
+def test_controls_give_each_reference_its_own_rates_the_more_so_the_more_reads_they_hold_of_it(tmp_path):
     negative = control(tmp_path / "n.tsv", "a\t2\t98", "b\t10\t90", "few\t0\t5", "blind\t20\t20")
-    positive = control(tmp_path / "p.tsv", "a\t90\t10", "b\t40\t60", "few\t5\t0", "blind\t20\t20")
-    everything, own = control_rates(negative, positive)
-    assert everything == ErrorRates(Rate(32 / 245, 245), Rate(155 / 245, 245))
-    assert own == {
-        "a": ErrorRates(Rate(0.02, 100), Rate(0.9, 100)),
-        "b": ErrorRates(Rate(0.1, 100), Rate(0.4, 100)),
-    }
-    found = Corrections.of(build(PredictConfig, {}), model(ACHIEVED), PLAIN, (everything, own))
-    assert found.for_references({"a": 50}).errors == own["a"]
-    assert found.for_references({"few": 50}).errors == everything
-    # 30 reads of a and 10 of b: 0.75 * 0.02 + 0.25 * 0.1 and 0.75 * 0.9 + 0.25 * 0.4.
+    positive = control(tmp_path / "p.tsv", "a\t90\t10", "b\t40\t60", "blind\t20\t20", "lone\t3\t0")
+    rates = control_rates(negative, positive)
+    assert rates.pooled == ErrorRates(Rate(32 / 245, 245), Rate(153 / 243, 243))
+    assert set(rates.own) == {"a", "b", "few", "blind", "lone"}
+    assert rates.own["few"].tpr == rates.unseen.tpr
+    assert 0 < rates.own["a"].fpr.value - 0.02 < 0.01
+    found = Corrections.of(build(PredictConfig, {}), model(ACHIEVED), PLAIN, rates)
+    assert (found.errors, found.errors_source) == (rates.pooled, "controls")
+    assert found.for_references({"a": 50}).errors == rates.own["a"]
+    assert found.for_references({"new": 50}).errors == rates.unseen
+    # 30 reads of a and 10 of b: means weigh 3/4 and 1/4, variances their squares.
     mixed = found.for_references({"a": 30, "b": 10, "few": 0}).errors
-    assert mixed.fpr == (pytest.approx(0.04), 200)
-    assert mixed.tpr == (pytest.approx(0.775), 200)
+    a, b = rates.own["a"].fpr, rates.own["b"].fpr
+    assert mixed.fpr.value == pytest.approx(0.75 * a.value + 0.25 * b.value)
+    assert mixed.fpr.variance == pytest.approx(9 / 16 * a.variance + 1 / 16 * b.variance)
+    # Two references without rates have one and the same, which is not twice as sure.
+    assert found.for_references({"x": 5, "y": 5}).errors == rates.unseen
 
 
 @pytest.mark.parametrize(

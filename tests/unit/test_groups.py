@@ -9,29 +9,34 @@ import pytest
 
 from corpora import chunks, write
 from leech.data.corpus import Corpus
-from leech.data.grouping import Groups, isoacceptor
-from leech.errors import InputError
+from leech.data.grouping import LEVELS, Groups, groups_in_name
 from leech.evaluation.groups import corpus_groups, measure_groups
+from leech.prediction.tally import assign_groups
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("reference", "groups"),
     [
-        ("tRNA-Ala-GGC-1-1", "Ala-GGC"),
-        ("host-tRNA-Arg-ACG-1-1", "Arg-ACG"),
-        ("tRNA-Ile2-CAT-1-1", "Ile-CAT"),
-        ("tRNA-fMet-CAU-1", "Met-CAT"),
-        ("mt_Leu(UAA)", "Leu-TAA"),
+        ("tRNA-Ala-GGC-1-1", ("Ala-GGC-1", "Ala-GGC", "Ala")),
+        ("tRNA-Ala-UGC-10-2", ("Ala-TGC-10", "Ala-TGC", "Ala")),
+        ("host-tRNA-Thr-CGT-1-2", ("host-Thr-CGT-1", "host-Thr-CGT", "host-Thr")),
+        ("tRNA-Ile2-CAT-1-1", ("Ile2-CAT-1", "Ile2-CAT", "Ile")),
+        ("tRNA-iMet-CAT-1-1", ("iMet-CAT-1", "iMet-CAT", "Met")),
+        ("mito-tRNA-Leu1-TAA", ("mito-Leu1-TAA", "mito-Leu1-TAA", "mito-Leu")),
+        ("tRNA-SeC-TCA-1-1", ("SeC-TCA-1", "SeC-TCA", "SeC")),
+        ("tRNA-fMet-CAU-1", ("fMet-CAT-1", "fMet-CAT", "Met")),
+        ("mt_Leu(UAA)", ("mt-Leu-TAA", "mt-Leu-TAA", "mt-Leu")),
+        ("trna-ala-ggc-2", ("Ala-GGC-2", "Ala-GGC", "Ala")),
+        ("tRNA-Ala-NNN-1", ("", "", "Ala")),
+        ("Ala-GGC", ("Ala-GGC", "Ala-GGC", "Ala")),
+        ("tRNA-Ala", ("", "", "Ala")),
+        ("mt-tRNA-Phe", ("", "", "mt-Phe")),
+        ("chr1.trna5", ("", "", "")),
+        ("tRNA-Ala-Gly-1", ("", "", "")),
     ],
 )
-def test_a_name_tells_amino_acid_and_anticodon(name: str, told: str) -> None:
-    assert isoacceptor(name) == told
-
-
-@pytest.mark.parametrize("name", ["tRNA-Ala", "chr1", "tRNA-Ala-NNN-1"])
-def test_a_name_that_tells_no_anticodon_is_refused(name: str) -> None:
-    with pytest.raises(InputError, match=name):
-        isoacceptor(name)
+def test_a_name_tells_its_groups_or_nothing(reference: str, groups: tuple[str, ...]) -> None:
+    assert groups_in_name(reference) == dict(zip(LEVELS, groups, strict=True))
 
 
 def test_a_corpus_has_groups_by_name_flow_cell_sample_and_junction(tmp_path: Path) -> None:
@@ -49,6 +54,27 @@ def test_a_corpus_has_groups_by_name_flow_cell_sample_and_junction(tmp_path: Pat
     states = [["exact", "disrupted", "unmapped"][code] for code in corpus.column("junction_indel")[rows]]
     junction = found["junction"]
     assert [junction.names[code] for code in junction.codes] == states
+
+
+def test_evaluation_and_prediction_put_references_into_the_same_groups(tmp_path: Path) -> None:
+    names = (
+        "tRNA-Ile2-CAT-1-1",
+        "tRNA-iMet-CAT-1-1",
+        "mito-tRNA-Met-CAT",
+        "host-tRNA-Thr-CGT-1-2",
+        "tRNA-Ala",
+        "spike",
+    )
+    corpus = Corpus.open(write(tmp_path / "c", chunks(40, references=names)))
+    rows = np.arange(len(corpus))
+    found = {groups.grouping: groups for groups in corpus_groups(corpus, rows)}
+    reference = [corpus.categories["reference"][code] for code in corpus.column("reference")]
+    assert set(reference) == set(names)
+    predicted = assign_groups(names, {})
+    for level in ("isoacceptor", "amino_acid"):
+        evaluated = [found[level].names[code] if code >= 0 else "" for code in found[level].codes]
+        assert evaluated == [predicted[name][level] for name in reference]
+    assert {predicted[name]["isoacceptor"] for name in names} >= {"Ile2-CAT", "iMet-CAT", "mito-Met-CAT", ""}
 
 
 def test_a_group_of_one_class_has_its_rate_and_empty_cells() -> None:

@@ -329,11 +329,13 @@ def test_tables_of_control_libraries_correct_a_later_run(model, sources, tmp_pat
     result = run(model, sources, tmp_path / "c", format="tsv", sample="s", **controls)
     total = result.summarised.tally.total()
     (amino,) = rows(tmp_path / "c" / "s.charging_summary.amino_acid.tsv.gz")
-    assert amino["error_corrected"] == amino["fraction"] == f"{total.num_positive / total.num_called:.6g}"
+    assert amino["fraction"] == f"{total.num_positive / total.num_called:.6g}"
+    # Eleven reads without an error are no proof that there are none.
+    assert float(amino["error_corrected"]) == pytest.approx(float(amino["fraction"]), abs=0.05)
     assert float(amino["error_corrected_low"]) < float(amino["error_corrected"]) < float(amino["error_corrected_high"])
     record = json.loads((tmp_path / "c" / "s.predict.json").read_text())
     assert record["corrections"]["error_rates_from"] == "controls"
-    assert record["corrections"]["error_rates"]["tpr"] == {"value": 1.0, "num_trials": 11}
+    assert record["corrections"]["error_rates"]["tpr"] == {"value": 1.0, "num_trials": 11, "variance": None}
 
 
 @pytest.mark.parametrize("option", ["negative_control", "reference_groups"])

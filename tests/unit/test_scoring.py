@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from types import SimpleNamespace
 
@@ -17,6 +18,7 @@ from leech.data.stream import RecordBatch
 from leech.errors import LeechError
 from leech.prediction import scoring
 from leech.prediction.calls import CallRules, judge
+from leech.prediction.scoring import replicas
 
 
 def batch(first, used, unused=0):
@@ -35,8 +37,9 @@ def batch(first, used, unused=0):
 class Echo:
     """Gives each chunk its number / 1000, and remembers how many it was asked for at once."""
 
-    def __init__(self, failure=None):
+    def __init__(self, failure=None, delay=0.0):
         self.asked, self.threads, self.failure = [], set(), failure
+        self.delay, self.num_threads = delay, set()
 
     def positive_probability(self, inputs, calibration):
         assert calibration == "the model's"
@@ -44,6 +47,8 @@ class Echo:
             raise self.failure
         self.asked.append(len(inputs))
         self.threads.add(threading.get_ident())
+        self.num_threads.add(torch.get_num_threads())
+        time.sleep(self.delay)
         return inputs[:, 0] / 1000.0
 
 
@@ -63,7 +68,7 @@ def score(batches, batch_size, monkeypatch, predictor=None, closed=None):
     return scoring.scored_batches(
         SimpleNamespace(batches=stream),
         loaded,
-        predictor or Echo(),
+        predictor if isinstance(predictor, list) else [predictor or Echo()],
         batch_records=3,
         workers=1,
         batch_size=batch_size,
@@ -92,6 +97,52 @@ def test_network_batches_are_full_whatever_the_size_of_record_batches(monkeypatc
         [0.003],
         [0.004, 0.005, 0.006, 0.007, 0.008],
     ]
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 4, 100])
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_copies_of_the_network_share_the_work_and_the_order_stays(monkeypatch, number, batch_size):
+    batches = [batch(0, 3, 1), batch(3, 0, 5), batch(3, 1), batch(4, 5), batch(9, 0, 1), batch(9, 30)]
+    # The first copy is slow: what was asked of the others is ready before.
+    copies = [Echo(delay=0.02 if place == 0 else 0) for place in range(number)]
+    found = list(score(batches, batch_size, monkeypatch, copies))
+    assert [scored.batch for scored in found] == batches
+    flat = [round(1000 * p) for scored in found for p in scored.probabilities]
+    assert flat == list(range(39))
+    asked = Counter(size for one in copies for size in one.asked)
+    assert asked == Counter([batch_size] * (39 // batch_size) + [39 % batch_size] * (39 % batch_size > 0))
+    if batch_size == 1:
+        assert all(one.asked for one in copies)
+
+
+def test_a_failure_of_one_copy_ends_the_run(monkeypatch):
+    before = threading.active_count()
+    copies = [Echo(), Echo(RuntimeError("shapes cannot be multiplied"), delay=0.01)]
+    with pytest.raises(RuntimeError, match="shapes"):
+        list(score([batch(n, 1) for n in range(50)], 1, monkeypatch, copies))
+    assert threading.active_count() == before
+
+
+def test_copies_together_use_as_many_threads_as_one_network_would(monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    before = torch.get_num_threads()
+    torch.set_num_threads(4)
+    try:
+        copies = [Echo(), Echo()]
+        list(score([batch(n, 1) for n in range(20)], 1, monkeypatch, copies))
+        assert {number for one in copies for number in one.num_threads} == {2}
+        assert torch.get_num_threads() == 4
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_copies_have_weights_of_their_own():
+    network = torch.nn.Linear(3, 1)
+    predictors = replicas(network, [torch.device("cpu")] * 3)
+    networks = [predictor._network for predictor in predictors]
+    assert networks[0] is network
+    assert len({id(one.weight) for one in networks}) == 3
+    assert all(torch.equal(one.weight, network.weight) for one in networks)
 
 
 def test_records_do_not_pile_up_while_few_of_them_give_chunks(monkeypatch):

@@ -13,7 +13,6 @@ from leech.prediction.summary import SUMMARIES, Summarised, shown, write_summary
 from leech.prediction.tally import (
     Tally,
     assign_groups,
-    groups_in_name,
     read_reference_groups,
     warn_of_unassigned,
 )
@@ -61,27 +60,6 @@ def test_references_roll_up_to_isodecoders_isoacceptors_and_amino_acids():
         "isoacceptor": {"Ala-GGC": (1, 1, 0), "Ala-TGC": (0, 0, 2), "unassigned": (1, 0, 0)},
         "amino_acid": {"Ala": (1, 1, 2), "unassigned": (1, 0, 0)},
     }
-
-
-@pytest.mark.parametrize(
-    ("reference", "groups"),
-    [
-        ("tRNA-Ala-GGC-1-1", ("Ala-GGC-1", "Ala-GGC", "Ala")),
-        ("tRNA-Ala-UGC-10-2", ("Ala-TGC-10", "Ala-TGC", "Ala")),
-        ("host-tRNA-Thr-CGT-1-2", ("host-Thr-CGT-1", "host-Thr-CGT", "host-Thr")),
-        ("tRNA-Ile2-CAT-1-1", ("Ile2-CAT-1", "Ile2-CAT", "Ile")),
-        ("tRNA-iMet-CAT-1-1", ("iMet-CAT-1", "iMet-CAT", "Met")),
-        ("mito-tRNA-Leu1-TAA", ("mito-Leu1-TAA", "mito-Leu1-TAA", "mito-Leu")),
-        ("tRNA-SeC-TCA-1-1", ("SeC-TCA-1", "SeC-TCA", "SeC")),
-        ("Ala-GGC", ("Ala-GGC", "Ala-GGC", "Ala")),
-        ("tRNA-Ala", ("", "", "Ala")),
-        ("mt-tRNA-Phe", ("", "", "mt-Phe")),
-        ("chr1.trna5", ("", "", "")),
-        ("tRNA-Ala-Gly-1", ("", "", "")),
-    ],
-)
-def test_a_name_tells_its_groups_or_nothing(reference, groups):
-    assert tuple(groups_in_name(reference).values()) == groups
 
 
 def test_a_table_says_more_than_a_name(tmp_path, caplog):

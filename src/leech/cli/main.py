@@ -54,6 +54,9 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
 }
 """Group -> command -> (where its code is, one line of help); a group inside a group has no code of its own."""
 
+COMPLETION_VARIABLE = "_LEECH_COMPLETE"
+"""Environment variable by which a shell asks for its completion script, and later for completions."""
+
 
 class LazyGroup(click.Group):
     """A group that imports a command's module when the command is asked for."""
@@ -88,7 +91,8 @@ class LazyGroup(click.Group):
         """Find a command, or name the nearest one."""
         name = args[0]
         command = self.get_command(ctx, name)
-        if command is None:
+        # A shell that asks for completions wants no error.
+        if command is None and not ctx.resilient_parsing:
             ctx.fail(f"No such command '{name}'. {self._hint(ctx, name)}")
         return name, command, args[1:]
 
@@ -194,5 +198,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def entry_point() -> Any:
-    """Run as the console script."""
+    """Run as the console script; for a shell that asks what may stand next, answer it instead."""
+    asked = os.environ.get(COMPLETION_VARIABLE)
+    if asked:
+        from click.shell_completion import shell_complete
+
+        sys.exit(shell_complete(leech, {}, "leech", COMPLETION_VARIABLE, asked))
     sys.exit(main())

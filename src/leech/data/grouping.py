@@ -28,8 +28,15 @@ _AMINO_ACIDS = (
 _NAMED = re.compile(rf"(?<![A-Za-z])[if]?({'|'.join(_AMINO_ACIDS)})\d*(?![A-Za-z0-9])", re.IGNORECASE)
 
 
-# The anticodon follows the amino acid: tRNA-Ile2-CAT-1-1, Ala(UGC).
-_ANTICODON = re.compile(rf"{_NAMED.pattern}[-_.( ]+([ACGTU]{{3}})(?![A-Za-z0-9])", re.IGNORECASE)
+# tRNA-Ala-GGC-1-1: amino acid, anticodon, number of the transcript (isodecoder), number of the gene copy; or Ala(UGC).
+_TRNA = re.compile(
+    rf"^(?P<before>.*?)(?<![A-Za-z])(?P<initiator>[if]?)(?:{'|'.join(_AMINO_ACIDS)})(?P<family>\d*)"
+    r"[-_.( ]+(?P<anticodon>[ACGTU]{3})\)?(?:[-_.](?P<number>\d+))?(?![A-Za-z0-9])",
+    re.IGNORECASE,
+)
+
+LEVELS = ("isodecoder", "isoacceptor", "amino_acid")
+"""What references are rolled up to, from the finest to the coarsest."""
 
 
 class Groups(NamedTuple):
@@ -62,19 +69,34 @@ def amino_acid(reference: str) -> str:
     return found[0]
 
 
-def isoacceptor(reference: str) -> str:
-    """Return amino acid and anticodon that a tRNA's name tells, in DNA letters: ``tRNA-Ile2-CAT-1-1`` gives ``Ile-CAT``.
+def groups_in_name(reference: str) -> dict[str, str]:
+    """Return isodecoder, isoacceptor and amino acid as a tRNA's name tells them; empty where it does not.
 
-    :raises InputError: the name tells no amino acid or no anticodon.
+    ``tRNA-Ala-GGC-1-1`` is isodecoder ``Ala-GGC-1``, isoacceptor ``Ala-GGC``, amino acid ``Ala``. What stands in front of
+    ``tRNA`` stays (``mito-Ala-TGC``), because the tRNAs of a mitochondrion or of a spike-in are other molecules; so do
+    initiators and families in isoacceptors (``iMet-CAT``, ``Ile2-CAT``).
     """
-    found = _ANTICODON.search(reference)
-    name = amino_acid(reference)
+    try:
+        residue = amino_acid(reference)
+    except InputError:
+        return dict.fromkeys(LEVELS, "")
+    found = _TRNA.match(reference)
     if found is None:
-        raise InputError(
-            f"The name of reference '{reference}' tells no anticodon, so its isoacceptor is not known.",
-            hint="Names such as tRNA-Ala-GGC-1-1 tell it; or group by reference instead.",
-        )
-    return f"{name}-{found[2].upper().replace('U', 'T')}"
+        before = re.split(rf"(?i)(?<![A-Za-z])[if]?{residue}\d*(?![A-Za-z0-9])", reference, maxsplit=1)[0]
+        return {"isodecoder": "", "isoacceptor": "", "amino_acid": _with_prefix(before, residue)}
+    before, initiator, anticodon = found["before"], found["initiator"].lower(), found["anticodon"].upper()
+    isoacceptor = _with_prefix(before, f"{initiator}{residue}{found['family']}-{anticodon.replace('U', 'T')}")
+    number = found["number"]
+    return {
+        "isodecoder": isoacceptor if number is None else f"{isoacceptor}-{number}",
+        "isoacceptor": isoacceptor,
+        "amino_acid": _with_prefix(before, residue),
+    }
+
+
+def _with_prefix(before: str, name: str) -> str:
+    prefix = re.sub(r"(?i)t-?RNA[-_. (]*$", "", before).strip("-_. |:(")
+    return f"{prefix}-{name}" if prefix else name
 
 
 def joined_categories(corpora: Sequence[Corpus]) -> dict[str, list[str]]:

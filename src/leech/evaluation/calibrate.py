@@ -20,6 +20,7 @@ import torch
 from leech.config import to_mapping
 from leech.console import Progress, Table, logger
 from leech.data.corpus import Corpus
+from leech.data.grouping import Groups
 from leech.errors import ConfigError, InputError
 from leech.evaluation import metrics
 from leech.evaluation.config import CalibrateConfig, Target
@@ -33,10 +34,19 @@ from leech.evaluation.evaluate import (
 )
 from leech.evaluation.fit import Labelled, cross_validate, fit
 from leech.evaluation.intervals import Estimate, parent_codes
-from leech.evaluation.metrics import Floats
+from leech.evaluation.metrics import Bools, Floats
 from leech.evaluation.summary import Calibratedness, Calls, bootstrap, measure_calls
 from leech.evaluation.thresholds import ScoreCounts, choose
-from leech.models.bundle import Achieved, Figure, LoadedModel, ModelBundle, OperatingPoint, copy_bundle, load_bundle
+from leech.models.bundle import (
+    Achieved,
+    CallCounts,
+    Figure,
+    LoadedModel,
+    ModelBundle,
+    OperatingPoint,
+    copy_bundle,
+    load_bundle,
+)
 from leech.models.calibration import METHODS, Calibration, Method
 from leech.models.device import choose_device
 from leech.models.inference import positive_probability
@@ -189,7 +199,7 @@ def calibrate(
         kept = fitted if judgement.is_better else None
         if kept is None:
             logger.warning("The calibration made ECE or Brier score worse on the test split, so it is not kept.")
-        point, calls = _operating_point(bundle, reads, kept, target, config)
+        point, calls = _operating_point(bundle, reads, _references(corpus), kept, target, config)
         result = CalibrationResult(
             path=model if output is None else output,
             labels=bundle.labels,
@@ -308,11 +318,15 @@ def _judge(reads: Labelled, fitted: Calibration, config: CalibrateConfig) -> Jud
 def _operating_point(
     bundle: ModelBundle,
     reads: Mapping[str, Labelled],
+    references: Mapping[str, Groups],
     calibration: Calibration | None,
     target: Target | None,
     config: CalibrateConfig,
 ) -> tuple[OperatingPoint, dict[str, Calls]]:
-    """Return the operating point with what it achieves, and the calls there by split."""
+    """Return the operating point with what it achieves, and the calls there by split.
+
+    :param references: of the reads, by split.
+    """
     point = bundle.operating_point
     p = {split: positive_probability(part.logits, calibration) for split, part in reads.items()}
     if target is not None:
@@ -324,11 +338,34 @@ def _operating_point(
         split: measure_calls(part.positive, p[split], point.threshold_cl, part.parents, config.bootstrap, config.seed)
         for split, part in reads.items()
     }
-    achieved = {split: _achieved(found) for split, found in calls.items()}
+    achieved = {
+        split: _achieved(found, _by_reference(reads[split].positive, p[split], point.threshold_cl, references[split]))
+        for split, found in calls.items()
+    }
     return replace(point, achieved=achieved), calls
 
 
-def _achieved(calls: Calls) -> Achieved:
+def _references(corpus: Corpus) -> dict[str, Groups]:
+    """Return the references of the labelled reads of every split."""
+    found = {}
+    for split in SPLITS:
+        columns = corpus.gather(corpus.rows(split), ["reference", "label"])
+        codes = columns["reference"][columns["label"] >= 0].astype(np.int64)
+        found[split] = Groups("reference", codes, corpus.categories["reference"])
+    return found
+
+
+def _by_reference(positive: Bools, p: Floats, threshold_cl: int, references: Groups) -> dict[str, CallCounts]:
+    called = metrics.called_positive(p, threshold_cl)
+    cells = [positive & called, ~positive & called, ~positive & ~called, positive & ~called]
+    tp, fp, tn, fn = (np.bincount(references.codes[cell], minlength=len(references.names)) for cell in cells)
+    return {
+        references.names[code]: CallCounts(tp=int(tp[code]), fp=int(fp[code]), tn=int(tn[code]), fn=int(fn[code]))
+        for code in np.unique(references.codes).tolist()
+    }
+
+
+def _achieved(calls: Calls, references: dict[str, CallCounts]) -> Achieved:
     counts = calls.confusion
     num_positive = int(counts.tp + counts.fn)
     figures = {
@@ -343,6 +380,7 @@ def _achieved(calls: Calls) -> Achieved:
         fp=int(counts.fp),
         tn=int(counts.tn),
         fn=int(counts.fn),
+        references=references,
         **figures,
     )
 

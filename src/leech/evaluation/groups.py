@@ -7,7 +7,7 @@ group's reads do not define is None; intervals are closed forms, because groups 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -16,14 +16,16 @@ from numpy.typing import NDArray
 
 from leech.console import Table
 from leech.data.corpus import Corpus
-from leech.data.grouping import Groups, amino_acid, isoacceptor
-from leech.errors import InputError
+from leech.data.grouping import Groups, groups_in_name
 from leech.evaluation import metrics
 from leech.evaluation.intervals import Estimate, auroc_interval, cell, wilson
 from leech.evaluation.metrics import Bools, Confusion, Floats, Ranking
 
 MIN_GROUP_READS = 20
 """Reads of either class that a group needs before it can be named the worst: below, chance names it."""
+
+_LEVELS = ("isoacceptor", "amino_acid")
+"""What references are put together to; of isodecoders there are as many, or nearly."""
 
 JUNCTION_STRATA = ["exact", "disrupted", "unmapped"]
 """Names of the corpus column ``junction_indel``: motif covered without an indel, with one, not wholly covered."""
@@ -144,25 +146,18 @@ def corpus_groups(corpus: Corpus, rows: NDArray[np.int64]) -> list[Groups]:
     codes = {name: values.astype(np.int64) for name, values in columns.items()}
     named = [
         Groups("reference", codes["reference"], corpus.categories["reference"]),
-        _told_by_name("isoacceptor", isoacceptor, codes["reference"], corpus.categories["reference"]),
-        _told_by_name("amino_acid", amino_acid, codes["reference"], corpus.categories["reference"]),
+        *(_told_by_name(level, codes["reference"], corpus.categories["reference"]) for level in _LEVELS),
         *(Groups(name, codes[name], corpus.categories[name]) for name in ("flow_cell", "sample")),
     ]
     return [*named, Groups("junction", codes["junction_indel"], JUNCTION_STRATA)]
 
 
-def _told_by_name(
-    grouping: str, tell: Callable[[str], str], references: NDArray[np.int64], names: Sequence[str]
-) -> Groups:
-    told: list[str | None] = []
-    for name in names:
-        try:
-            told.append(tell(name))
-        except InputError:
-            told.append(None)
-    groups = sorted({name for name in told if name is not None})
-    codes = np.array([-1 if name is None else groups.index(name) for name in told], dtype=np.int64)
-    return Groups(grouping, codes[references], groups)
+def _told_by_name(level: str, references: NDArray[np.int64], names: Sequence[str]) -> Groups:
+    """Return groups by what the names of references tell, as predict's roll-up has them."""
+    told = [groups_in_name(name)[level] for name in names]
+    groups = sorted(set(told) - {""})
+    codes = np.array([groups.index(name) if name else -1 for name in told], dtype=np.int64)
+    return Groups(level, codes[references], groups)
 
 
 def measure_groups(positive: Bools, p: Floats, called: Bools, groups: Groups) -> Grouping:

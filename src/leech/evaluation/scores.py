@@ -90,7 +90,7 @@ def require_tsv(path: Path) -> None:
     :raises ConfigError: naming what can be written.
     """
     if not path.name.endswith((".tsv", ".tsv.gz")):
-        what = "Parquet is not written by this version of leech" if path.suffix == ".parquet" else "Scores are a TSV"
+        what = "Parquet is not written by leech" if path.suffix == ".parquet" else "Scores are a TSV"
         raise ConfigError(
             f"{what}: '{path}' must end in .tsv or .tsv.gz.", hint="Any data frame library reads a TSV, gzip or not."
         )

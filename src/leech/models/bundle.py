@@ -47,11 +47,36 @@ class Figure:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CallCounts:
+    """Calls of reads of known state."""
+
+    tp: int
+    fp: int
+    tn: int
+    fn: int
+
+    def __post_init__(self) -> None:
+        if min(self.tp, self.fp, self.tn, self.fn) < 0:
+            raise ValueError(f"counts of calls {asdict(self)} must not be below 0")
+
+    @property
+    def num_positive(self) -> int:
+        """Reads whose state is positive."""
+        return self.tp + self.fn
+
+    @property
+    def num_negative(self) -> int:
+        """Reads whose state is negative."""
+        return self.tn + self.fp
+
+
+@dataclass(frozen=True, kw_only=True)
 class Achieved:
     """Calls at an operating point on one split of a corpus.
 
     :ivar tpr: share of positive reads called positive; ``fpr`` likewise of negative reads.
     :ivar precision: of positive calls, at the prevalence of these reads.
+    :ivar references: the calls of each reference; None in folders from before they were counted.
     """
 
     num_reads: int
@@ -66,6 +91,12 @@ class Achieved:
     balanced_accuracy: Figure
     mcc: Figure
     f1: Figure
+    references: dict[str, CallCounts] | None = None
+
+    @property
+    def calls(self) -> CallCounts:
+        """The calls of all reads."""
+        return CallCounts(tp=self.tp, fp=self.fp, tn=self.tn, fn=self.fn)
 
 
 @dataclass(frozen=True)

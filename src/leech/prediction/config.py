@@ -70,7 +70,7 @@ class PredictConfig:
         minimum=0.0,
         maximum=1.0,
         help="Share of negative reads that are called positive, for the corrected fractions; needs --tpr. Default: what the "
-        "model's operating point was measured to have, if it was.",
+        "model's operating point was measured to have on each reference, if it was.",
     )
     tpr: float | None = knob(
         None, minimum=0.0, maximum=1.0, help="Share of positive reads that are called positive; needs --fpr."
@@ -99,6 +99,13 @@ class PredictConfig:
         512, minimum=1, maximum=65536, help="Chunks given to the network at once; the calls are the same at any size."
     )
     device: Literal["auto", "cpu", "cuda"] = knob("auto", help="Where to compute; 'auto' is a GPU where there is one.")
+    gpus: int | None = knob(
+        None,
+        minimum=1,
+        maximum=64,
+        help="GPUs (with --device cpu: copies of the network) that compute side by side; the calls are the same with any "
+        "number. Default: 1.",
+    )
     batch_records: int = knob(500, minimum=1, expose=False, help="BAM records held in memory at once per worker.")
 
     def __post_init__(self) -> None:

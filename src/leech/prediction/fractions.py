@@ -15,23 +15,7 @@ from leech.data.reasons import STATE_MAY_CAUSE, USED
 from leech.models.bundle import ModelBundle
 from leech.prediction.calls import CallRules
 from leech.prediction.config import PredictConfig
-
-
-class Rate(NamedTuple):
-    """A share that was measured or is taken as known.
-
-    :ivar num_trials: reads that it was measured on; None where it counts as exact.
-    """
-
-    value: float
-    num_trials: int | None = None
-
-
-class ErrorRates(NamedTuple):
-    """How often calls are wrong: shares of the called reads of either state that are called positive."""
-
-    fpr: Rate
-    tpr: Rate
+from leech.prediction.rates import ErrorRates, Rate, ReferenceRates, mean_rate, pooled_rates
 
 
 class CallRates(NamedTuple):
@@ -44,7 +28,9 @@ class CallRates(NamedTuple):
 class Corrections(NamedTuple):
     """What is known about the calls, and who says so; None where nothing is.
 
-    :ivar by_reference: error rates of the references that have their own; the others have ``errors``.
+    :ivar errors: over all references.
+    :ivar by_reference: error rates of the references that have their own.
+    :ivar unseen: those of the other references; None where these have ``errors``.
     """
 
     errors: ErrorRates | None
@@ -52,6 +38,7 @@ class Corrections(NamedTuple):
     calls: CallRates | None
     calls_source: str | None
     by_reference: Mapping[str, ErrorRates] = MappingProxyType({})
+    unseen: ErrorRates | None = None
 
     @classmethod
     def of(
@@ -59,30 +46,31 @@ class Corrections(NamedTuple):
         config: PredictConfig,
         bundle: ModelBundle,
         rules: CallRules,
-        controls: tuple[ErrorRates, Mapping[str, ErrorRates]] | None = None,
+        controls: ReferenceRates | None = None,
     ) -> Corrections:
         """Return what controls and options give, else what the model folder knows.
 
         What was measured at the model's operating point holds there only, and what libraries of one state lost holds only
         where nothing more is left uncalled.
         """
+        rates: ReferenceRates | None = controls
         errors: ErrorRates | None = None
         calls: CallRates | None = None
         errors_source = calls_source = None
         if controls is not None:
-            errors, errors_source = controls[0], "controls"
+            errors, errors_source = controls.pooled, "controls"
         elif config.fpr is not None and config.tpr is not None:
             errors, errors_source = ErrorRates(Rate(config.fpr), Rate(config.tpr)), "options"
         elif rules.threshold_cl == bundle.threshold_cl and not rules.abstains:
-            errors = _measured_errors(bundle)
+            errors, rates = _measured_errors(bundle)
             errors_source = None if errors is None else "operating point of the model, test split"
         if config.call_rates is not None:
             calls, calls_source = CallRates(*config.call_rates), "options"
         elif not rules.abstains:
             calls = _measured_call_rates(bundle)
             calls_source = None if calls is None else "libraries that the model was trained on"
-        by_reference = MappingProxyType({}) if controls is None else controls[1]
-        return cls(errors, errors_source, calls, calls_source, by_reference)
+        found = cls(errors, errors_source, calls, calls_source)
+        return found if rates is None else found._replace(by_reference=rates.own, unseen=rates.unseen)
 
     def for_references(self, called: Mapping[str, int]) -> Corrections:
         """Return the corrections of some references taken together: the mean of their error rates, weighted by calls.
@@ -90,45 +78,38 @@ class Corrections(NamedTuple):
         :param called: number of called reads by reference.
         """
         total = sum(called.values())
-        if not self.by_reference or self.errors is None or not total:
+        others = self.unseen or self.errors
+        if not self.by_reference or others is None or not total:
             return self
-        own = {name: self.by_reference.get(name, self.errors) for name, number in called.items() if number}
-
-        # References without rates of their own share one pair, whose reads count once.
-        measured = set(own.values())
-        fpr, tpr = (
-            Rate(
-                sum(called[name] * rates[place].value for name, rates in own.items()) / total,
-                sum(rates[place].num_trials or 0 for rates in measured),
-            )
-            for place in (0, 1)
-        )
+        own = [(self.by_reference.get(name, others), number / total) for name, number in called.items() if number]
+        fpr = mean_rate([(rates.fpr, weight) for rates, weight in own])
+        tpr = mean_rate([(rates.tpr, weight) for rates, weight in own])
         return self._replace(errors=ErrorRates(fpr, tpr))
 
     def to_mapping(self) -> dict[str, Any]:
         """Return plain types, ready for JSON."""
         errors = self.errors
         return {
-            "error_rates": None if errors is None else {"fpr": errors.fpr._asdict(), "tpr": errors.tpr._asdict()},
+            "error_rates": None if errors is None else _plain(errors),
             "error_rates_from": self.errors_source,
-            "error_rates_by_reference": {
-                name: {"fpr": rates.fpr._asdict(), "tpr": rates.tpr._asdict()}
-                for name, rates in sorted(self.by_reference.items())
-            },
+            "error_rates_by_reference": {name: _plain(rates) for name, rates in sorted(self.by_reference.items())},
+            "error_rates_of_other_references": None if self.unseen is None else _plain(self.unseen),
             "call_rates": None if self.calls is None else self.calls._asdict(),
             "call_rates_from": self.calls_source,
         }
 
 
-def _measured_errors(bundle: ModelBundle) -> ErrorRates | None:
+def _plain(rates: ErrorRates) -> dict[str, Any]:
+    return {"fpr": rates.fpr._asdict(), "tpr": rates.tpr._asdict()}
+
+
+def _measured_errors(bundle: ModelBundle) -> tuple[ErrorRates | None, ReferenceRates | None]:
+    """Return the rates over all references, and those by reference where the model folder has them."""
     test = (bundle.operating_point.achieved or {}).get("test")
-    if not isinstance(test, dict) or not {"tp", "fp", "tn", "fn"} <= test.keys():
-        return None
-    num_positive, num_negative = test["tp"] + test["fn"], test["fp"] + test["tn"]
-    if not num_positive or not num_negative or test["tp"] * num_negative <= test["fp"] * num_positive:
-        return None
-    fpr, tpr = test["fp"] / num_negative, test["tp"] / num_positive
-    return ErrorRates(Rate(fpr, num_negative), Rate(tpr, num_positive))
+    errors = None if test is None else pooled_rates([test.calls])
+    if test is None or errors is None:
+        return None, None
+    return errors, ReferenceRates.of(test.references or {})
 
 
 def _measured_call_rates(bundle: ModelBundle) -> CallRates | None:
@@ -181,39 +162,28 @@ def fractions(num_positive: int, num_negative: int, corrections: Corrections) ->
 
 
 def correct_errors(num_positive: int, called: int, rates: ErrorRates) -> Fraction:
-    """Return (f - FPR) / (TPR - FPR), clipped to [0, 1] (Rogan and Gladen 1978).
+    """Return (f - FPR) / (TPR - FPR), clipped to [0, 1] (Rogan and Gladen 1978); nothing where TPR <= FPR.
 
-    Where both rates were measured on reads that were counted, the interval takes their own uncertainty in (Lang and Reiczigel
-    2014); where they count as exact, it is Wilson's with its limits corrected in the same way.
+    The interval holds every fraction F that the calls do not contradict: those for which f lies within 1.96 standard errors of
+    what F leads to be called, q = F TPR + (1 - F) FPR, of variance q (1 - q) / n + F^2 var(TPR) + (1 - F)^2 var(FPR). With
+    exact rates that is Wilson's interval (1927) with its limits corrected; with uncertain ones the variance is a ratio's as
+    Fieller (1954) inverts it, which holds where the rates are too uncertain for a plain standard error of F.
     """
-    fpr, tpr = rates
-    gain = tpr.value - fpr.value
-
-    def corrected(share: float) -> float:
-        return _clipped((share - fpr.value) / gain)
-
-    value = corrected(num_positive / called)
-    if fpr.num_trials is None or tpr.num_trials is None:
-        interval = wilson(num_positive, called)
-        return Fraction(value, interval and Interval(corrected(interval.low), corrected(interval.high)))
-    # Sensitivity and specificity with one success and one failure more, the share as in Agresti and Coull.
-    positives, negatives = tpr.num_trials + 2, fpr.num_trials + 2
-    sensitivity = (tpr.value * tpr.num_trials + 1) / positives
-    specificity = ((1 - fpr.value) * fpr.num_trials + 1) / negatives
-    total = called + NORMAL_97_5**2
-    share = (num_positive + NORMAL_97_5**2 / 2) / total
-    gain = sensitivity + specificity - 1
-    if gain <= 0:
-        return Fraction(value, Interval(0.0, 1.0))
-    # A share beyond what the rates allow would have the variance of a fraction that cannot be.
-    centre = (share + specificity - 1) / gain
-    from_tpr = sensitivity * (1 - sensitivity) / positives
-    from_fpr = specificity * (1 - specificity) / negatives
-    shift = 2 * NORMAL_97_5**2 * (centre * from_tpr - (1 - centre) * from_fpr)
-    variance = share * (1 - share) / total + centre**2 * from_tpr + (1 - centre) ** 2 * from_fpr
-    half = NORMAL_97_5 * variance**0.5 / gain
-    low, high = _clipped(centre + shift - half), _clipped(centre + shift + half)
-    return Fraction(value, Interval(min(low, value), max(high, value)))
+    (fpr, from_fpr), (tpr, from_tpr) = (rate.moments() for rate in rates)
+    share = num_positive / called
+    if rates.tpr.value <= rates.fpr.value:
+        return Fraction(None, None)
+    value = _clipped((share - rates.fpr.value) / (rates.tpr.value - rates.fpr.value))
+    gain, excess, z2 = tpr - fpr, share - fpr, NORMAL_97_5**2
+    # (excess - F gain)^2 - z2 * variance <= 0, sorted by powers of F.
+    square = gain**2 * (1 + z2 / called) - z2 * (from_tpr + from_fpr)
+    linear = -2 * excess * gain - z2 * (gain * (1 - 2 * fpr) / called - 2 * from_fpr)
+    constant = excess**2 - z2 * (fpr * (1 - fpr) / called + from_fpr)
+    root = max(linear**2 - 4 * square * constant, 0.0) ** 0.5
+    limits = [(-linear + sign * root) / (2 * square) for sign in (-1, 1)] if square else []
+    held = [value, *(limit for limit in limits if 0 <= limit <= 1)]
+    held += [end for end in (0.0, 1.0) if square * end**2 + linear * end + constant <= 0]
+    return Fraction(value, Interval(min(held), max(held)))
 
 
 def correct_no_calls(fraction: Fraction, rates: CallRates) -> Fraction:

@@ -31,15 +31,14 @@ from leech.data.refine import RefinementTally
 from leech.data.sites import sites_for_model
 from leech.data.stream import ReadStream, open_stream
 from leech.models.bundle import LoadedModel, load_bundle
-from leech.models.device import choose_device
-from leech.models.inference import Predictor
+from leech.models.device import choose_devices
 from leech.prediction.agreement import Agreement, warn_about_new_references
 from leech.prediction.calls import Call, CallRules, judge
 from leech.prediction.config import PredictConfig
 from leech.prediction.controls import read_controls
 from leech.prediction.fractions import Corrections, fractions
 from leech.prediction.outputs import OutputFiles
-from leech.prediction.scoring import ScoredBatch, scored_batches
+from leech.prediction.scoring import ScoredBatch, replicas, scored_batches
 from leech.prediction.summary import Summarised, shown, write_summary
 from leech.prediction.tally import Tally, assign_groups, read_reference_groups, warn_of_unassigned
 from leech.prediction.writers import CallBam, CallTables, header_with_program
@@ -256,11 +255,10 @@ class _Run:
 
     def go(self, config: PredictConfig, task: Task, clock: Callable[[], float]) -> None:
         """Read, call and write everything, and judge whether it is complete."""
-        predictor = Predictor(self._loaded.network, choose_device(config.device))
         batches = scored_batches(
             self._stream,
             self._loaded,
-            predictor,
+            replicas(self._loaded.network, choose_devices(config.device, config.gpus)),
             batch_records=config.batch_records,
             workers=config.workers,
             batch_size=config.batch_size,

@@ -44,7 +44,7 @@ COMBINED = "samples"
 
 _COLUMNS = ("sample", "pod5", "bam")
 
-_WITHOUT_EFFECT = ("workers", "batch_size", "batch_records", "device", "sample", "tables")
+_WITHOUT_EFFECT = ("workers", "batch_size", "batch_records", "device", "gpus", "sample", "tables")
 """Settings that a sample may be finished with and yet be the same."""
 
 

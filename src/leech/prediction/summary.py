@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from leech.console import Table
+from leech.data.grouping import LEVELS
 from leech.prediction.fractions import Corrections, Fraction, fractions
-from leech.prediction.tally import LEVELS, UNASSIGNED, GroupTally, Tally
+from leech.prediction.tally import UNASSIGNED, GroupTally, Tally
 from leech.prediction.writers import GzipTable
 
 SUMMARY = "charging_summary"

@@ -1,13 +1,13 @@
 """Calls counted by reference, and rolled up from references to larger groups.
 
-Hides: which reference belongs to which isodecoder, isoacceptor and amino acid. Belongs here: counts, which add up; what
-follows from them is worked out in ``fractions.py`` and written in ``summary.py``. Invariants: reads that stand for no read of
-their own on a reference (``NOT_A_LOSS``) are not counted; a read is counted once at each level.
+Hides: whether a table or a name tells what a reference belongs to. Belongs here: counts, which add up; what a name tells is in
+``data/grouping.py``, what follows from counts is worked out in ``fractions.py`` and written in ``summary.py``. Invariants:
+reads that stand for no read of their own on a reference (``NOT_A_LOSS``) are not counted; a read is counted once at each
+level.
 """
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -15,23 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from leech.console import logger
-from leech.data.grouping import amino_acid
+from leech.data.grouping import LEVELS, groups_in_name
 from leech.data.reasons import NOT_A_LOSS, REASONS
 from leech.errors import InputError
 from leech.prediction.calls import Call
 from leech.prediction.tsv import read_tsv
 
-LEVELS = ("isodecoder", "isoacceptor", "amino_acid")
-"""What references are rolled up to, from the finest to the coarsest."""
-
 UNASSIGNED = "unassigned"
 """The group of references that neither their names nor a table assigns to one."""
-
-# tRNA-Ala-GGC-1-1: amino acid, anticodon, number of the transcript (isodecoder), number of the gene copy.
-_TRNA = re.compile(
-    r"^(?P<before>.*?)(?<![A-Za-z])(?P<amino>[if]?(?P<residue>[A-Z][a-z][A-Za-z])\d*)[-_.( ]+(?P<anticodon>[ACGTU]{3})"
-    r"\)?(?:[-_.](?P<number>\d+))?(?![A-Za-z0-9])"
-)
 
 
 @dataclass
@@ -128,36 +119,6 @@ def _sum(tallies: Iterable[GroupTally]) -> GroupTally:
     for tally in tallies:
         total.add(tally)
     return total
-
-
-def groups_in_name(reference: str) -> dict[str, str]:
-    """Return isodecoder, isoacceptor and amino acid as a tRNA's name tells them; empty where it does not.
-
-    ``tRNA-Ala-GGC-1-1`` is isodecoder ``Ala-GGC-1``, isoacceptor ``Ala-GGC``, amino acid ``Ala``. What stands in front of
-    ``tRNA`` stays (``mito-Ala-TGC``), because the tRNAs of a mitochondrion or of a spike-in are other molecules; so do
-    initiators and families in isoacceptors (``iMet-CAT``, ``Ile2-CAT``).
-    """
-    try:
-        residue = amino_acid(reference)
-    except InputError:
-        return dict.fromkeys(LEVELS, "")
-    found = _TRNA.match(reference)
-    if found is None or found["residue"].lower() != residue.lower():
-        before = re.split(rf"(?i)[if]?{residue}\d*(?![A-Za-z])", reference, maxsplit=1)[0]
-        return {"isodecoder": "", "isoacceptor": "", "amino_acid": _with_prefix(before, residue)}
-    before = found["before"]
-    isoacceptor = _with_prefix(before, f"{found['amino']}-{found['anticodon'].upper().replace('U', 'T')}")
-    number = found["number"]
-    return {
-        "isodecoder": isoacceptor if number is None else f"{isoacceptor}-{number}",
-        "isoacceptor": isoacceptor,
-        "amino_acid": _with_prefix(before, residue),
-    }
-
-
-def _with_prefix(before: str, name: str) -> str:
-    prefix = re.sub(r"(?i)t-?RNA[-_. (]*$", "", before).strip("-_. |:(")
-    return f"{prefix}-{name}" if prefix else name
 
 
 def assign_groups(references: Iterable[str], table: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:

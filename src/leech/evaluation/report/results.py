@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from leech.data.grouping import amino_acid
+from leech.data.grouping import groups_in_name
 from leech.data.reasons import NOT_A_LOSS, USED
 from leech.errors import InputError
 from leech.evaluation.intervals import Interval, wilson
@@ -381,10 +381,7 @@ def _count(text: str, path: Path) -> int:
 
 
 def _amino_acid(reference: str) -> str:
-    try:
-        return amino_acid(reference)
-    except InputError:
-        return UNASSIGNED
+    return groups_in_name(reference)["amino_acid"] or UNASSIGNED
 
 
 def _count_calls(path: Path) -> tuple[dict[str, int], tuple[int, ...], Counter[str]]:
