@@ -24,6 +24,7 @@ from leech.data.grouping import groups_in_name
 from leech.data.reasons import NOT_A_LOSS, USED
 from leech.errors import InputError
 from leech.evaluation.intervals import Interval, wilson
+from leech.evaluation.report.form import require_form
 
 NUM_LEVELS = 256
 """Values of ``cl``."""
@@ -177,6 +178,7 @@ def read_metrics(paths: Sequence[Path]) -> list[Judged]:
                 f"{' and '.join(map(str, _METRICS_VERSIONS))}.",
                 hint="Run 'leech eval test' again.",
             )
+        require_form(content, path)
         counts = _part(content, "score_counts")
         sides = tuple(_levels(counts.get(side), path) for side in ("negative", "positive")) if counts else None
         judged.append(Judged(name, path, content, sides))  # type: ignore[arg-type]
@@ -319,6 +321,7 @@ def _read_sample(folder: Path, name: str) -> Sample:
         ladder, histogram, lost = _count_calls(calls_path)
     summary, totals = (folder / f"{name}.{table}.tsv.gz" for table in _TABLES)
     references = _from_summary(summary) if summary.is_file() else _from_totals(totals, lost if ladder else None)
+    require_form({"threshold_cl": record.get("threshold_cl")}, record_path)
     labels, threshold = record.get("labels"), record.get("threshold_cl")
     return Sample(
         name=name,
