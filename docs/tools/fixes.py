@@ -66,7 +66,6 @@ FIXES = {
     "lists no sample": "A header line, then one line for each sample.",
     "is for one run": "Leave the option out.",
     "cannot be indexed": "Sort the BAM by position first, or leave out --index.",
-    "a count is no whole number": "Give the table as leech wrote it.",
     "'…' line … …": "Look at the line named.",
     # Reports, scores
     "it holds no JSON object": "Give the file as leech wrote it.",

@@ -194,7 +194,10 @@ def _levels(numbers: Any, path: Path) -> tuple[int, ...]:
 def _whole(value: Any, path: Path) -> int:
     # Larger ones are no numbers of reads, and no doubles either.
     if not isinstance(value, int) or not 0 <= value < 2**53:
-        raise InputError(f"'{path}' has {json.dumps(value):.40} where a number of reads should be.")
+        raise InputError(
+            f"'{path}' has {json.dumps(value):.40} where a number of reads should be.",
+            hint="Make it again; such files are not edited.",
+        )
     return value
 
 
