@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 
 import pytest
+
+# A shell that starts the tests in the background has them ignore interrupts, and so would the commands that they interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parent / "distributed"))

@@ -38,6 +38,9 @@ class Table:
 class Task(Protocol):
     """One running piece of work."""
 
+    def start_at(self, amount: int) -> None:
+        """Count units that were finished before this task began: they are shown, and no part of its speed."""
+
     def advance(self, amount: int = 1) -> None:
         """Count finished units."""
 
@@ -54,6 +57,9 @@ class Progress(Protocol):
 
 class SilentTask:
     """Shows nothing."""
+
+    def start_at(self, amount: int) -> None:
+        """Count units that were finished earlier."""
 
     def advance(self, amount: int = 1) -> None:
         """Count finished units."""
@@ -76,8 +82,11 @@ class _LineTask:
         self, name: str, unit: str, total: int | None, write: Callable[[str], None], clock: Callable[[], float]
     ):
         self._name, self._unit, self._total, self._write, self._clock = name, unit, total, write, clock
-        self._done, self._text = 0, ""
+        self._done, self._before, self._text = 0, 0, ""
         self._start = self._last = clock()
+
+    def start_at(self, amount: int) -> None:
+        self._done = self._before = amount
 
     def advance(self, amount: int = 1) -> None:
         self._done += amount
@@ -91,7 +100,7 @@ class _LineTask:
 
     def show(self) -> None:
         elapsed = max(self._clock() - self._start, 1e-9)
-        rate = self._done / elapsed
+        rate = (self._done - self._before) / elapsed
         parts = [f"{self._name}: {self._done}" + (f"/{self._total}" if self._total else "") + f" {self._unit}"]
         parts.append(f"{rate:.0f} {self._unit}/s" if rate >= 10 else f"{rate:.2g} {self._unit}/s")
         if self._total and rate > 0 and self._done < self._total:
@@ -124,6 +133,10 @@ class LineProgress:
 class _BarTask:
     def __init__(self, bar: object, number: object) -> None:
         self._bar, self._number = bar, number
+
+    def start_at(self, amount: int) -> None:
+        # An update would be taken for units done now.
+        self._bar.reset(self._number, completed=amount)  # type: ignore[attr-defined]
 
     def advance(self, amount: int = 1) -> None:
         self._bar.advance(self._number, amount)  # type: ignore[attr-defined]

@@ -147,6 +147,8 @@ def atomic_folder(path: Path, *, force: bool = False) -> Iterator[Path]:
     try:
         with _disk_errors(path):
             yield partial
+        # Something may have come to stand there meanwhile.
+        require_free(path, force=force, folder=True)
         _finish(partial, path)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
@@ -161,6 +163,7 @@ def atomic_file(path: Path, *, force: bool = False) -> Iterator[Path]:
     try:
         with _disk_errors(path):
             yield partial
+        require_free(path, force=force, folder=False)
         _finish(partial, path)
     finally:
         partial.unlink(missing_ok=True)

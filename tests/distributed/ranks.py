@@ -201,7 +201,19 @@ def scores(world: World, data: Path, values: dict[str, Any]) -> np.ndarray:
 
         with mock.patch.object(task_module, "score", counted):
             task = stepper.task
-            p = task_module._scored_together(stepper.average.network, task.corpus, rows, task.features, world)
+            p = task_module._scored_together(
+                stepper.average.network, task.corpus, rows, task.features, world, lambda: False
+            )
+            # Asked on the last rank alone, half-way: all end, and none of them scores all of its rows.
+            seen_before = len(seen)
+            asked = lambda: world.rank == world.size - 1 and len(seen) > seen_before  # noqa: E731
+            with mock.patch.object(task_module, "_BATCHES_OF_ROUND", 1):
+                found = task_module._scored_together(
+                    stepper.average.network, task.corpus, rows, task.features, world, asked
+                )
+            assert found is None
+            assert len(seen) == seen_before + 7
+            del seen[seen_before:]
     times = np.bincount(seen, minlength=97).astype(np.float64)
     assert (world.sum_array(times) == 1).all()
     return p

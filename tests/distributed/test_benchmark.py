@@ -6,12 +6,34 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 from ranks import write_material
 
 from leech.config import build
 from leech.console import SilentProgress
+from leech.errors import ConfigError
 from leech.training.benchmark import PHASES, benchmark
 from leech.training.config import BenchmarkConfig
+
+
+@pytest.mark.skipif(torch.cuda.device_count() > 8, reason="there are more GPUs than are asked for")
+def test_what_cannot_be_had_is_refused_before_anything_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # There is no corpus: nothing was looked at.
+    with pytest.raises(ConfigError, match=r"^--up-to 9: torch .* usable GPU"):
+        benchmark(build(BenchmarkConfig, {"up_to": 9}), tmp_path / "none", progress=SilentProgress())
+    for name, value in {
+        "RANK": "0",
+        "WORLD_SIZE": "2",
+        "LOCAL_RANK": "0",
+        "MASTER_ADDR": "h",
+        "MASTER_PORT": "1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigError, match="starts its own") as caught:
+        benchmark(build(BenchmarkConfig, {"device": "cpu"}), tmp_path / "none", progress=SilentProgress())
+    assert "without torchrun" in str(caught.value)
 
 
 @pytest.mark.timeout(120)
@@ -31,7 +53,12 @@ def test_each_number_of_ranks_is_timed_by_phase(tmp_path: Path) -> None:
         assert sum(timing.shares.values()) == pytest.approx(1)
         assert all(share >= 0 for share in timing.shares.values())
         assert timing.memory_mb is None or len(timing.memory_mb) == timing.ranks
-    assert json.loads(json.dumps(result.to_mapping()))["timings"][1]["ranks"] == 2
+        assert timing.gpu_memory_mb is None
+    content = json.loads(json.dumps(result.to_mapping()))
+    assert set(content) == {"device", "batch_size", "num_parameters", "steps", "timings"}
+    assert [set(timing) for timing in content["timings"]] == 2 * [
+        {"ranks", "threads", "chunks_per_second", "shares", "memory_mb", "gpu_memory_mb", "first_step_s"}
+    ]
     (table,) = result.tables()
     assert [row[0] for row in table.rows] == ["1", "2"]
     assert all(len(row) == len(table.columns) for row in table.rows)

@@ -6,6 +6,9 @@ import errno
 import json
 import os
 import shutil
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +19,10 @@ from ranks import EVERYTHING, HEADS, gradients, many_gradients, orders_and_score
 from safetensors.numpy import load_file
 
 from leech.config import build
-from leech.console import SilentProgress
+from leech.console import Progress, SilentProgress
 from leech.errors import InputError, InterruptedRunError, MismatchError
 from leech.models.bundle import load_bundle
+from leech.training import task as task_module
 from leech.training import train as train_module
 from leech.training.config import TrainConfig
 from leech.training.distributed import run_ranks
@@ -77,10 +81,19 @@ def test_parts_of_a_batch_have_the_gradients_of_the_whole(material: tuple[Path, 
         np.testing.assert_allclose(parts[name], gradient, rtol=1e-5, atol=1e-6, err_msg=name)
 
 
-def run(material: tuple[Path, Path], output: Path, gpus: int, *, resume: bool = False, **values: Any) -> TrainResult:
+def run(
+    material: tuple[Path, Path],
+    output: Path,
+    gpus: int,
+    *,
+    resume: bool = False,
+    progress: Progress | None = None,
+    **values: Any,
+) -> TrainResult:
     data, network = material
     config = build(TrainConfig, {**EVERYTHING, "model": str(network), "gpus": gpus, **values})
-    result = train(config, data, output, force=False, resume=resume, progress=SilentProgress(), stamp=STAMP)
+    progress = progress or SilentProgress()
+    result = train(config, data, output, force=False, resume=resume, progress=progress, stamp=STAMP)
     assert result is not None
     return result
 
@@ -144,7 +157,7 @@ def test_all_ranks_together_take_the_epoch_of_one_in_its_order_and_give_its_scor
     assert len(np.unique(scores)) > 50
 
 
-def interrupt_after(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
+def interrupt_after(monkeypatch: pytest.MonkeyPatch, steps: int, number: signal.Signals = signal.SIGTERM) -> None:
     """Let a run in this process be asked to end after so many steps."""
     usual = train_module.fit
 
@@ -154,24 +167,32 @@ def interrupt_after(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
         def on_step(chunks: int, loss: float) -> None:
             # The request is noticed by the next step.
             if next(taken) == steps - 1:
-                hooks.stop(15)
+                hooks.stop(number)
 
         return usual(task, config, plan, world, hooks._replace(on_step=on_step), resume)
 
     monkeypatch.setattr(train_module, "fit", fit)
 
 
-@pytest.mark.parametrize("steps", [4, 20, 30])
+@pytest.mark.parametrize(
+    ("steps", "number", "code"), [(4, signal.SIGTERM, 75), (20, signal.SIGUSR1, 75), (30, signal.SIGINT, 130)]
+)
 def test_a_run_that_was_interrupted_goes_on_to_the_same_bits(
-    material: tuple[Path, Path], alone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int
+    material: tuple[Path, Path],
+    alone: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    steps: int,
+    number: signal.Signals,
+    code: int,
 ) -> None:
     # Within an epoch; after the last step of one and before its evaluation; likewise at the end of the run.
     target = tmp_path / "model"
     with monkeypatch.context() as patch:
-        interrupt_after(patch, steps)
+        interrupt_after(patch, steps, number)
         with pytest.raises(InterruptedRunError, match=f"after step {steps} of 30") as caught:
             run(material, target, 1)
-    assert caught.value.exit_code == 75
+    assert caught.value.exit_code == code
     assert "--resume" in str(caught.value)
     assert [path.name for path in tmp_path.iterdir()] == ["model.resume"]
     run(material, target, 1, resume=True)
@@ -179,6 +200,82 @@ def test_a_run_that_was_interrupted_goes_on_to_the_same_bits(
     for name in ("model.safetensors", "model.json"):
         assert (target / name).read_bytes() == (alone / name).read_bytes()
     assert history(target) == history(alone)
+
+
+class Places(SilentProgress):
+    """Takes note of where a run says that it begins, and how far it came."""
+
+    def __init__(self) -> None:
+        self.begun_at = self.done = 0
+
+    @contextmanager
+    def task(self, name: str, *, unit: str, total: int | None = None) -> Iterator[Places]:
+        yield self
+
+    def start_at(self, amount: int) -> None:
+        self.begun_at = self.done = amount
+
+    def advance(self, amount: int = 1) -> None:
+        self.done += amount
+
+    def describe(self, text: str) -> None:
+        assert text.startswith("loss ")
+
+
+def test_an_evaluation_that_is_interrupted_is_done_again_by_the_continuation(
+    material: tuple[Path, Path], alone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "model"
+    usual, scored = task_module.score, []
+
+    def score(network: Any, corpus: Any, rows: Any, *others: Any) -> Any:
+        # The 30 rows are one batch; the signal comes in the second evaluation.
+        scored.append(len(rows))
+        if len(scored) == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return usual(network, corpus, rows, *others)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(task_module, "score", score)
+        with pytest.raises(InterruptedRunError, match="after step 30 of 30"):
+            run(material, target, 1)
+    assert scored == [30, 30]
+    assert [path.name for path in tmp_path.iterdir()] == ["model.resume"]
+    places = Places()
+    run(material, target, 1, resume=True, progress=places)
+    # No step is left: 3 epochs of 90 rows were taken, and the evaluation alone is done.
+    assert (places.begun_at, places.done) == (270, 270)
+    for name in ("model.safetensors", "model.json"):
+        assert (target / name).read_bytes() == (alone / name).read_bytes()
+    assert history(target) == history(alone)
+
+
+def test_whoever_asks_for_an_end_while_the_model_is_written_gets_it(
+    material: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = train_module._write
+
+    def write(*arguments: Any) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        usual(*arguments)
+
+    monkeypatch.setattr(train_module, "_write", write)
+    assert run(material, tmp_path / "model", 1, epochs=1).path.is_dir()
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_progress_begins_where_the_run_goes_on(
+    material: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "model"
+    with monkeypatch.context() as patch:
+        interrupt_after(patch, 14)
+        with pytest.raises(InterruptedRunError):
+            run(material, target, 1)
+    places = Places()
+    run(material, target, 1, resume=True, progress=places)
+    # An epoch of 90 and four batches of 9.
+    assert (places.begun_at, places.done) == (126, 270)
 
 
 def test_a_run_of_one_rank_goes_on_with_two_and_refuses_to_become_another_run(
@@ -203,6 +300,9 @@ def test_a_run_of_one_rank_goes_on_with_two_and_refuses_to_become_another_run(
     result = run(material, target, 1, resume=True)
     assert result.step == load_bundle(target).bundle.training["step"]
     assert (target / "model.safetensors").read_bytes() == before
+    # As left by a run that was ended between writing its model and removing the state; it is not read.
+    resume_path(target).write_bytes(b"a state")
+    assert run(material, target, 1, resume=True).step == result.step
     with pytest.raises(
         MismatchError, match="is complete, but it comes from another run; what differs: seed of the command"
     ):
@@ -223,6 +323,11 @@ def test_a_moved_corpus_is_the_same_and_a_damaged_resume_file_is_refused(
     file.write_bytes(whole[:-100])
     with pytest.raises(InputError, match="Cannot read resume file"):
         run(material, target, 1, resume=True)
+    # A few bytes of a weight, and a figure of the history: both can be read, and neither is what was written.
+    for place in (len(whole) - 100, whole.index(b"learning_rate") + 18):
+        file.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with pytest.raises(InputError, match="is damaged"):
+            run(material, target, 1, resume=True)
     file.write_bytes(whole)
     run((moved / "merged", material[1]), target, 1, resume=True)
     assert (target / "model.safetensors").read_bytes() == (alone / "model.safetensors").read_bytes()

@@ -12,6 +12,7 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -21,10 +22,11 @@ from safetensors.numpy import load_file
 from torch import distributed
 
 from leech.errors import ConfigError, InputError, InterruptedRunError, LeechError
+from leech.training import processes
 from leech.training.distributed import launched, run_ranks
 from leech.training.processes import _outcome, _Report
 from leech.training.stopping import StopRequest
-from leech.training.world import LostContactError, World
+from leech.training.world import LostContactError, Place, World, process_group
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -81,6 +83,58 @@ LOST = _Report(0, False, error=LostContactError("Rank 0 lost contact."))
 def test_what_came_first_is_told(reports: list[_Report], codes: list[int | None], words: str) -> None:
     with pytest.raises(LeechError, match=words):
         _outcome(reports, codes, [])
+
+
+def test_ranks_that_wait_for_a_killed_one_are_not_waited_for_because_another_had_finished(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(processes, "_GRACE_S", 0.2)
+    pipes = [multiprocessing.Pipe(duplex=False) for _ in range(3)]
+    done = _Report(1, True, result=None)
+    pipes[1][1].send(done)
+    # The first is killed, and the last never says anything.
+    pipes[0][1].close()
+    started = time.monotonic()
+    assert processes._watch({here: mock.Mock() for here, _ in pipes}) == [done]
+    assert time.monotonic() - started < 5
+
+
+def test_interrupts_that_a_shell_lets_be_ignored_in_the_background_stay_so() -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with processes._forwarded_signals([]) as received:
+            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGUSR1)
+            assert received == [signal.SIGUSR1]
+        assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_rank_on_gpus_says_which_is_its_own_before_it_meets_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = mock.Mock()
+    monkeypatch.setattr(torch.cuda, "set_device", calls.set_device)
+    for name in ("init_process_group", "destroy_process_group"):
+        monkeypatch.setattr(distributed, name, getattr(calls, name))
+    # The fourth of two machines with two GPUs each.
+    with process_group(Place(3, 4, 1), "cuda", 600.0, "env://") as world:
+        assert (world.rank, world.size, str(world.device)) == (3, 4, "cuda:1")
+    chosen, met, left = calls.mock_calls
+    assert chosen == mock.call.set_device(torch.device("cuda", 1))
+    assert met.args == ("nccl",)
+    assert (met.kwargs["rank"], met.kwargs["world_size"], str(met.kwargs["device_id"])) == (3, 4, "cuda:1")
+    assert met.kwargs["timeout"].total_seconds() == 600
+    assert left == mock.call.destroy_process_group()
+
+
+def test_a_process_for_which_there_is_no_gpu_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in LAUNCHER.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(ConfigError, match="number 1 on its machine, where 1 can be seen") as caught:
+        run_ranks(fail, ["not"], gpus=None, device="auto")
+    assert "LOCAL_RANK=0" in str(caught.value)
 
 
 def test_a_launchers_words_are_taken_or_refused() -> None:
@@ -256,11 +310,15 @@ def test_under_torchrun_two_processes_and_two_nodes_make_the_model_of_one_rank(
 
 
 @linux_only
-def test_a_signal_to_torchrun_saves_the_run(material: tuple[Path, Path], tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_signal_to_torchrun_saves_the_run_whether_it_is_passed_on_or_not(
+    material: tuple[Path, Path], tmp_path: Path, number: signal.Signals
+) -> None:
     arguments = command(material, tmp_path / "model", *LONG)
     process = start([*torchrun(free_port(), "--nproc-per-node", "2"), *arguments])
     wait_for_change(tmp_path / "model.resume", 0)
-    process.terminate()
+    process.send_signal(number)
+    # Its ranks hold the other end: they have ended when there is nothing more to be read.
     _, stderr = process.communicate(timeout=60)
     assert process.returncode != 0
     assert "its state is saved in" in stderr

@@ -431,3 +431,33 @@ def test_a_named_pipe_is_read_like_standard_input(tmp_path):
     assert main(arguments(sources, tmp_path / "corpus", bam=pipe)) == 0
     writer.join(timeout=10)
     assert len(Corpus.open(tmp_path / "corpus")) == 4
+
+
+@pytest.mark.parametrize(
+    ("sequence", "checksum", "message"),
+    [
+        # A FASTA with one base more in front, say with another adapter: every site lies one base further on.
+        ("TACGTACGTAC", None, "'tRNA-A' has 11 bases there and 10 in the header"),
+        # md5 of ACGTACGTAC, by md5sum; with U it is another.
+        ("ACGTACGTAC", "45aff2fecf7615d56bc0567dffab9fa8", None),
+        ("acguacguac", "45aff2fecf7615d56bc0567dffab9fa8", None),
+        ("ACGTACGTAG", "45aff2fecf7615d56bc0567dffab9fa8", "'tRNA-A' has another checksum"),
+    ],
+)
+def test_a_fasta_that_the_reads_were_not_aligned_to_is_refused(prepare, tmp_path, sequence, checksum, message):
+    sources = library(tmp_path)
+    if checksum is not None:
+        with pysam.AlignmentFile(str(sources.bam)) as file:
+            content = file.header.to_dict()
+            records = [record.to_string() for record in file.fetch(until_eof=True)]
+        content["SQ"][0]["M5"] = checksum
+        header = pysam.AlignmentHeader.from_dict(content)
+        with pysam.AlignmentFile(str(sources.bam), "wb", header=header) as file:
+            for record in records:
+                file.write(pysam.AlignedSegment.fromstring(record, header))
+    sources.reference.write_text(f">tRNA-A\n{sequence}\n")
+    outcome = prepare(sources)
+    assert outcome.code == (0 if message is None else 1), outcome.err
+    if message is not None:
+        assert "is not the FASTA that" in outcome.err
+        assert message in outcome.err

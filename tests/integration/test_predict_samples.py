@@ -135,6 +135,20 @@ def test_options_of_a_single_run_are_refused(model, sheet, capfd, options, messa
     assert not (sheet.parent / "out").exists()
 
 
+def test_no_sample_s_outputs_replace_what_another_is_made_from(model, sheet, capfd):
+    # Sample 'a' would be written to b.bam's folder as a.bam, which is the input of sample 'b'.
+    folder = sheet.parent / "out"
+    folder.mkdir()
+    for name, source in (("a", "b"), ("b", "a")):
+        shutil.copy(sheet.parent / source / "mappings.bam", folder / f"{name}.bam")
+    lines = [f"a\t{sheet.parent / 'a'}\tout/b.bam", f"b\t{sheet.parent / 'b'}\tout/a.bam"]
+    sheet.write_text("\n".join(["sample\tpod5\tbam", *lines, ""]))
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert main(arguments(model, sheet, "--force")) == 2
+    assert "which would be lost" in capfd.readouterr().err
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
 def test_tables_alone_need_no_bam(model, sheet):
     main(arguments(model, sheet, "--format", "tsv"))
     assert not list((sheet.parent / "out").glob("*.bam"))
@@ -157,12 +171,14 @@ def test_a_sheet_gives_paths_from_its_own_folder_in_any_order_of_columns(sheet):
         ("sample\tpod5\tbam\na\tp\n", "line 2 has 2 cells and the header 3"),
         ("sample\tpod5\tbam\n# x\na\tp\tb\na\tp\tb\n", "line 4: column 'sample' holds 'a' a second time"),
         ("sample\tpod5\tbam\na/b\tp\tb\n", "line 2: column 'sample' holds 'a/b'"),
+        # U+2028 breaks a line of text and no line of a table, where it would break the line of whoever reads it.
+        ("sample\tpod5\tbam\na\u2028b\tp\tb\n", "line 2: column 'sample' holds"),
         ("sample\tpod5\tbam\nsamples\tp\tb\n", "column 'sample' holds 'samples'"),
         ("sample\tpod5\tbam\na\tp\t-\n", "column 'bam' is standard input"),
     ],
 )
 def test_a_sheet_that_cannot_be_right_is_refused_by_line_and_column(tmp_path, text, message):
     path = tmp_path / "sheet.tsv"
-    path.write_text(text)
+    path.write_text(text, encoding="utf-8")
     with pytest.raises(InputError, match=message):
         read_sheet(path)

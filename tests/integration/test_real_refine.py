@@ -130,13 +130,13 @@ def test_refinement_changes_boundaries_and_nothing_that_does_not_follow_from_the
     # Where the focus stayed, so did the signal of the window.
     stayed = np.flatnonzero(~moved)
     assert np.array_equal(refined.column("signal")[stayed], plain.column("signal")[stayed])
+    # Read by read: one of them is flat nearly throughout, so that its normalised levels outweigh all others'.
     fits = []
     for corpus in (refined, plain):
-        expected = corpus.column("expected_level")
+        expected, level = corpus.column("expected_level"), corpus.column("level_mean")
         known = np.isfinite(expected) & (corpus.column("dwell")[:, 12:29] > 0)
-        level = (corpus.column("level_mean") - corpus.column("shift")[:, None]) / corpus.column("scale")[:, None]
-        fits.append(np.corrcoef(level[known], expected[known])[0, 1])
-    assert fits[0] > fits[1] + 0.05
+        fits.append([np.corrcoef(level[row][known[row]], expected[row][known[row]])[0, 1] for row in range(len(level))])
+    assert np.median(fits[0]) > np.median(fits[1]) + 0.05
 
 
 @pytest.mark.parametrize("change", [{"normalisation": "picoamp"}, {"mask_sequence": "after"}])

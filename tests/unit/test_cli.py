@@ -457,3 +457,9 @@ def test_every_command_has_its_one_line_of_help():
 
 def test_the_page_of_commands_is_current():
     assert (ROOT / "docs" / "cli.md").read_text(encoding="utf-8") == reference(), "run 'make cli-docs'"
+
+
+def test_an_argument_that_is_no_text_is_refused_because_no_output_could_name_it(capsys):
+    # b"reads\xff.bam" as Python hands it over.
+    assert main(["predict", "--model", "m", *READS, "-o", "reads\udcff.bam"]) == 2
+    assert r"'reads\udcff.bam' is not UTF-8" in capsys.readouterr().err

@@ -69,6 +69,15 @@ def table(path: Path, p: dict[str, float], positive: set[str], **changes: dict[s
     return path
 
 
+def test_flips_do_not_replace_the_scores_that_are_compared(tmp_path: Path) -> None:
+    first, second = (table(tmp_path / name, {"a": p, "b": 0.3}, {"a"}) for name, p in (("1.tsv", 0.9), ("2.tsv", 0.4)))
+    before = second.read_bytes()
+    config = build(CompareConfig, {"bootstrap": 0, "flips": second})
+    with pytest.raises(ConfigError, match="which would be lost"):
+        compare([first, second], config, tmp_path / "c.json", force=True, progress=SilentProgress(), stamp=STAMP)
+    assert second.read_bytes() == before
+
+
 def test_two_tables_are_compared_by_hand(tmp_path: Path) -> None:
     # a and b are charged. The first calls b wrongly, the second c; orders a c b d (3 of 4 pairs) and a b c d.
     first = table(tmp_path / "first.tsv", {"a": 0.9, "b": 0.2, "c": 0.4, "d": 0.1}, {"a", "b"})

@@ -64,6 +64,32 @@ def test_a_line_says_count_rate_and_time_left():
     ]
 
 
+def test_work_that_was_done_earlier_counts_for_the_place_and_not_for_the_speed():
+    # 10 in 5 s are 2/s, whatever was there before; the other 30 of 100 take 15 s.
+    stream, clock = io.StringIO(), Clock()
+    with LineProgress(stream, clock).task("train", unit="chunks", total=100) as task:
+        task.start_at(60)
+        clock.now += 5
+        task.advance(10)
+        clock.now += 1
+    assert stream.getvalue().splitlines()[0] == "train: 70/100 chunks, 2 chunks/s, 15 s left"
+
+
+def test_the_bar_begins_where_the_work_goes_on():
+    stream = Terminal()
+    set_up_logging(stream=stream)
+    with BarProgress().task("train", unit="chunks", total=100) as task:
+        task.describe("loss 0.5")
+        task.start_at(60)
+        (shown,) = task._bar.tasks
+        assert (shown.completed, shown.speed, shown.fields["text"]) == (60, None, "loss 0.5")
+        task.advance(10)
+        task.advance(10)
+        # The jump is no part of the speed: the second of two steps is all that it knows.
+        assert sum(sample.completed for sample in shown._progress) == 20
+    assert "80/100" in stream.getvalue()
+
+
 def test_between_two_lines_five_seconds_pass():
     # At 4.9 s nothing, at 5.0 s a line, at 9.9 s nothing, then the last line.
     lines = run_task([(4.9, 1), (0.1, 1), (4.9, 1)], total=None)
@@ -108,6 +134,7 @@ def test_progress_is_a_bar_only_on_a_terminal(stream, quiet, kind):
 @pytest.mark.parametrize("total", [None, 2])
 def test_every_progress_can_count_and_describe(progress, total):
     with progress.task("work", unit="reads", total=total) as task:
+        task.start_at(0)
         task.advance()
         task.describe("half")
         task.advance(1)

@@ -24,9 +24,10 @@ from leech.models.bundle import ModelBundle, OperatingPoint, copy_bundle, save_b
 from leech.models.calibration import Calibration
 from leech.models.inference import Predictor
 from leech.models.spec import build_network, load_architecture
+from leech.prediction.calls import Call
 from leech.prediction.config import PredictConfig
 from leech.prediction.predict import PredictResult, predict
-from leech.prediction.writers import header_with_program
+from leech.prediction.writers import CallBam, header_with_program
 from leech.provenance import Stamp
 
 STAMP = Stamp.make(["leech", "predict"], "2026-01-01T00:00:00+00:00")
@@ -153,10 +154,28 @@ def test_a_network_that_fails_half_way_leaves_no_output(
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
-@pytest.mark.parametrize("sample", ["../elsewhere", "a/b", ""])
+@pytest.mark.parametrize("sample", ["../elsewhere", "a/b", "", ".hidden", "a\tb", "a\nb", "a\x85b", "a\x7f"])
 def test_a_sample_is_a_name_and_no_path(sample: str) -> None:
     with pytest.raises(ConfigError, match="without '/'"):
         build(PredictConfig, {"sample": sample})
+
+
+def test_what_cannot_be_written_is_said_whatever_error_number_is_left(tmp_path, monkeypatch):
+    # htslib writes in threads that do not keep why a write failed: the number is 0 or that of something else.
+    class Full:
+        def write(self, record):
+            raise OSError(0, "sam_write1 failed")
+
+        def close(self):
+            raise BlockingIOError(11, "Closing failed: Resource temporarily unavailable")
+
+    monkeypatch.setattr(pysam, "AlignmentFile", lambda *_, **__: Full())
+    file = CallBam(tmp_path / "calls.bam.partial-7", tmp_path / "calls.bam", pysam.AlignmentHeader())
+    with pytest.raises(InputError, match=r"Cannot write '[^']*calls\.bam': a write failed"):
+        file.write(pysam.AlignedSegment(), Call("r", "", None, None, None, "unmapped"))
+    with pytest.raises(InputError, match=r"Cannot write '[^']*calls\.bam': a write failed"):
+        file.close()
+    file.abandon()
 
 
 def with_header(source: Path, target: Path, text: bytes) -> Path:

@@ -336,3 +336,16 @@ def test_tables_of_control_libraries_correct_a_later_run(model, sources, tmp_pat
     record = json.loads((tmp_path / "c" / "s.predict.json").read_text())
     assert record["corrections"]["error_rates_from"] == "controls"
     assert record["corrections"]["error_rates"]["tpr"] == {"value": 1.0, "num_trials": 11, "variance": None}
+
+
+@pytest.mark.parametrize("option", ["negative_control", "reference_groups"])
+def test_tables_that_are_read_are_not_replaced_by_force(model, sources, tmp_path, option):
+    # The control of an earlier run lies where this run's own summary would go.
+    run(model, sources, tmp_path, format="tsv", sample="s")
+    run(model, sources, tmp_path / "p", format="tsv", sample="s", threshold_cl=1)
+    table = tmp_path / "s.charging_summary.tsv.gz"
+    before = table.read_bytes()
+    other = {"positive_control": tmp_path / "p" / table.name} if option == "negative_control" else {}
+    with pytest.raises(ConfigError, match="which would be lost"):
+        run(model, sources, tmp_path, format="tsv", sample="s", force=True, **{option: table}, **other)
+    assert table.read_bytes() == before

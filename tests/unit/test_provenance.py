@@ -105,6 +105,15 @@ def test_without_force_an_existing_output_is_refused_before_any_work(tmp_path, b
     assert "--force" in refusal.value.hint
 
 
+@pytest.mark.parametrize("begin", [atomic_folder, atomic_file])
+def test_without_force_what_came_to_stand_there_during_the_work_is_not_replaced(tmp_path, begin):
+    path = tmp_path / "output"
+    make = path.mkdir if begin is atomic_folder else path.touch
+    with pytest.raises(InputError, match="exists already"), begin(path):
+        make()
+    assert list(tmp_path.iterdir()) == [path]
+
+
 @pytest.mark.parametrize("force", [False, True])
 def test_a_folder_is_never_replaced_by_a_file(tmp_path, force):
     precious = tmp_path / "results" / "thesis.txt"

@@ -369,6 +369,18 @@ def test_signal_and_examples_come_from_the_corpus(tmp_path, merged):
     assert page.open == []
 
 
+def test_libraries_whose_folders_have_one_name_are_all_shown(tmp_path):
+    # Replicates often lie in folders of their own: a/charged and b/charged, 4 and 6 records.
+    parts = [write(tmp_path / name / "charged", chunks(n, seed=n)) for name, n in (("a", 4), ("b", 6))]
+    parts.append(write(tmp_path / "no", chunks(5, label="no")))
+    merge(parts, build(MergeConfig, {"positive_label": "charged"}), tmp_path / "m", force=False, stamp=STAMP)
+    _, page = made(tmp_path, corpus=tmp_path / "m")
+    head, seen = page.downloads()["attrition.tsv"][:2]
+    shares = [name for name in head if name.startswith("corpus ")]
+    assert shares == ["corpus a/charged (charged)", "corpus b/charged (charged)", f"corpus {tmp_path.name}/no (no)"]
+    assert [seen[head.index(name)] for name in shares] == ["4", "6", "5"]
+
+
 def put_calls(path, corpus, call):
     """Write scores with the call that ``call(row, label)`` gives for every row of a corpus."""
     labels = [corpus.labels[code] for code in np.asarray(corpus.column("label"))]

@@ -78,7 +78,7 @@ HEADER = "read_id\tparent_id\treference\tlabel\tpositive_label\tp\tcl\tcall\n"
         (HEADER + "a\ta\tr\tx\tx\thigh\t3\tx\n", "high"),
         (HEADER + "a\ta\tr\tx\tx\t0.5\t300\tx\n", "column 'p' or 'cl'"),
         (HEADER + "a\ta\tr\tx\tx\t1.5\t3\tx\n", "no probability"),
-        (HEADER + "a\ta\n", "column 'p' or 'cl'"),
+        (HEADER + "a\ta\n", "not as wide as the header: line 2"),
         ("", "no column 'read_id'"),
         (HEADER + "a\ta\tr\tx\tx\t0.5\t3\tx\n" + "b\tb\tr\tx\ty\t0.5\t3\tx\n", "several positive labels: x, y"),
     ],

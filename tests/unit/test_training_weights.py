@@ -99,3 +99,35 @@ def test_classes_are_balanced_by_what_they_weigh(tmp_path: Path) -> None:
 def test_equal_weights_change_nothing(tmp_path: Path) -> None:
     plain = sums(task(tmp_path / "a", []))
     assert sums(task(tmp_path / "b", ["low=1", "high=1", "more=1"])) == plain
+
+
+def test_a_group_of_one_class_is_named_where_both_are_to_be_drawn_equally_often(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    sources = []
+    for number, label in enumerate(("uncharged", "charged")):
+        chunks = planted_chunks(20, label=label, strength=1, seed=number)
+        # Uncharged chunks are of one tRNA, charged ones of both.
+        chunks.columns["reference"][:] = np.arange(20) % 2 * number
+        sources.append(write_chunks(tmp_path / label, chunks))
+    merge(
+        sources,
+        build(MergeConfig, {"positive_label": "charged", "split": [0.5, 0.5, 0.0]}),
+        tmp_path / "merged",
+        force=False,
+        stamp=STAMP,
+    )
+    corpus = Corpus.open(tmp_path / "merged")
+    states = examine(corpus, None)
+    monkeypatch.setattr("leech.console.logger.propagate", True)
+
+    def said(**values: object) -> str:
+        caplog.clear()
+        with caplog.at_level("WARNING", logger="leech"):
+            ClassificationTask(corpus, states, Certain(), (), build(TrainConfig, values))
+        return caplog.text
+
+    assert "reference have one class only" in (found := said(oversample_minority=True, balance_by="reference"))
+    assert found.rstrip().endswith("'tRNA-B'.")
+    assert said(oversample_minority=True, balance_by="run") == ""
+    assert said(balance_by="reference") == ""

@@ -54,6 +54,9 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
 }
 """Group -> command -> (where its code is, one line of help); a group inside a group has no code of its own."""
 
+COMPLETION_VARIABLE = "_LEECH_COMPLETE"
+"""Environment variable by which a shell asks for its completion script, and later for completions."""
+
 
 class LazyGroup(click.Group):
     """A group that imports a command's module when the command is asked for."""
@@ -88,7 +91,8 @@ class LazyGroup(click.Group):
         """Find a command, or name the nearest one."""
         name = args[0]
         command = self.get_command(ctx, name)
-        if command is None:
+        # A shell that asks for completions wants no error.
+        if command is None and not ctx.resilient_parsing:
             ctx.fail(f"No such command '{name}'. {self._hint(ctx, name)}")
         return name, command, args[1:]
 
@@ -149,6 +153,18 @@ def _ending_in_order() -> Iterator[None]:
             signal.signal(signal.SIGTERM, before)
 
 
+def _refuse_bytes(arguments: Sequence[str]) -> None:
+    """Refuse an argument that is no text: it stands in BAM headers, JSON and pages, which hold UTF-8."""
+    for argument in arguments:
+        try:
+            argument.encode()
+        except UnicodeEncodeError:
+            raise click.UsageError(
+                f"Argument {argument!a} is not UTF-8, so no output could name it. "
+                "Rename the file, or make a link to it."
+            ) from None
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code.
 
@@ -156,6 +172,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
+        _refuse_bytes(arguments)
         with _ending_in_order(), leech.make_context("leech", list(arguments), obj=["leech", *arguments]) as ctx:
             leech.invoke(ctx)
         # A closed pipe must show itself here, not when Python flushes at exit.
@@ -181,5 +198,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def entry_point() -> Any:
-    """Run as the console script."""
+    """Run as the console script; for a shell that asks what may stand next, answer it instead."""
+    asked = os.environ.get(COMPLETION_VARIABLE)
+    if asked:
+        from click.shell_completion import shell_complete
+
+        sys.exit(shell_complete(leech, {}, "leech", COMPLETION_VARIABLE, asked))
     sys.exit(main())

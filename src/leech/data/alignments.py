@@ -14,6 +14,7 @@ import shutil
 import stat
 import tempfile
 import threading
+import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -164,8 +165,10 @@ def _decoding_reference(start: bytes, reference: Path, stack: ExitStack) -> Path
                 shutil.copyfileobj(packed, plain)
         else:
             copy.symlink_to(reference.resolve())
-    except OSError as error:
-        raise InputError(f"Cannot read reference '{reference}': {error.strerror or error}.") from error
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(
+            f"Cannot read reference '{reference}': {getattr(error, 'strerror', None) or error}."
+        ) from error
     return copy
 
 

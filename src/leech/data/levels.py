@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
@@ -86,7 +87,7 @@ class KmerTable:
         try:
             raw = path.read_bytes()
             text = gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
-        except (OSError, EOFError) as error:
+        except (OSError, EOFError, zlib.error) as error:
             raise InputError(f"Cannot read k-mer table '{path}': {error}.") from error
         return cls.parse(text, name=str(path))
 

@@ -8,8 +8,9 @@ not grow with the run; each process opens its own files.
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -32,7 +33,7 @@ from leech.data.reasons import Counts
 from leech.data.recipe import Recipe
 from leech.data.sites import SiteFile
 from leech.data.workers import WorkerDiedError, spread
-from leech.errors import ConfigError, LeechError
+from leech.errors import ConfigError, LeechError, MismatchError
 
 T = TypeVar("T")
 
@@ -176,7 +177,7 @@ def open_stream(
     :param keep: which records are looked at; None for all.
     :raises ConfigError: refinement is asked for without a k-mer table.
     :raises InputError: files that cannot be used.
-    :raises MismatchError: the reads favour the other frame.
+    :raises MismatchError: the reads favour the other frame, or the FASTA is not what they were aligned to.
     """
     if recipe.refinement == "kmer" and table is None:
         raise ConfigError(
@@ -191,6 +192,7 @@ def open_stream(
         frame = _check_frame(first, index, recipe, table)
         if table is not None:
             recipe = replace(recipe, kmer_centre=frame.kmer_centre)
+        _refuse_other_reference(alignments, sequences, sources.reference)
         references = tuple(alignments.header.references)
         known, anchor = find_sites(references, sequences, recipe, table, sites)
         yield ReadStream(
@@ -203,6 +205,49 @@ def open_stream(
             _examiner=Examiner(known, index, sources.min_mapq, anchor),
             _cutter=Cutter(index.files, known, references, recipe, label, sample),
         )
+
+
+def _refuse_other_reference(alignments: AlignmentReader, sequences: Mapping[str, str], fasta: Path) -> None:
+    """Refuse a FASTA in which a reference is not as long as the BAM says, or has another checksum.
+
+    Positions on one are none on the other, and nothing later on would notice: sites would be looked for elsewhere.
+    """
+    header = alignments.header
+    other = [
+        f"'{name}' has {len(sequences[name])} bases there and {length} in the header"
+        for name, length in zip(header.references, header.lengths, strict=True)
+        if name in sequences and len(sequences[name]) != length
+    ]
+    if not other:
+        other = [
+            f"'{name}' has another checksum (M5) in the header"
+            for name, checksum in _stated_checksums(header)
+            if name in sequences and checksum.lower() not in _checksums(sequences[name])
+        ]
+    if other:
+        raise MismatchError(
+            f"'{fasta}' is not the FASTA that '{alignments.name}' was aligned to: {other[0]}"
+            + (f", and {len(other) - 1} more differ." if len(other) > 1 else "."),
+            hint="Give the FASTA of the alignment with --reference, or align again.",
+        )
+
+
+def _stated_checksums(header: pysam.AlignmentHeader) -> Iterator[tuple[str, str]]:
+    try:
+        lines = str(header).split("\n")
+    except UnicodeDecodeError:
+        # Whether that matters is for whoever writes the header again.
+        return
+    for line in lines:
+        fields = dict(field.split(":", 1) for field in line.split("\t")[1:] if ":" in field)
+        if line.startswith("@SQ\t") and fields.keys() >= {"SN", "M5"}:
+            yield fields["SN"], fields["M5"]
+
+
+def _checksums(sequence: str) -> set[str]:
+    # FASTA are read with T, and the sum may be one of U.
+    forms = (sequence, sequence.replace("T", "U"))
+    return {hashlib.md5(form.encode(), usedforsecurity=False).hexdigest() for form in forms}
 
 
 def _index_pod5(sources: ReadSources) -> Pod5Index:

@@ -41,7 +41,7 @@ from leech.evaluation.scores import ReadScores, load_scores, open_table, read_sc
 from leech.evaluation.summary import bootstrap
 from leech.models.bundle import load_bundle
 from leech.models.device import choose_device
-from leech.provenance import Stamp, atomic_file
+from leech.provenance import Stamp, atomic_file, refuse_input_as_output
 
 FORMAT = "leech-comparison"
 SCHEMA_VERSION = 1
@@ -170,6 +170,7 @@ def compare(
         require_tsv(config.flips)
         if config.flips.resolve() == output.resolve():
             raise ConfigError(f"Comparison and flips cannot both be written to '{output}'.")
+        refuse_input_as_output(config.flips, [*models, *config.data])
     names = _names(models)
     with ExitStack() as stack:
         partial = stack.enter_context(atomic_file(output, force=force))

@@ -35,7 +35,7 @@ from leech.models.bundle import LoadedModel, ModelBundle, load_bundle
 from leech.models.calibration import Calibration
 from leech.models.device import choose_device
 from leech.models.inference import Predictor, positive_probability
-from leech.provenance import Stamp, atomic_file
+from leech.provenance import Stamp, atomic_file, refuse_input_as_output
 
 FORMAT = "leech-metrics"
 SCHEMA_VERSION = 2
@@ -134,6 +134,7 @@ def evaluate(
         require_tsv(config.scores)
         if config.scores.resolve() == output.resolve():
             raise ConfigError(f"Scores and metrics cannot both be written to '{output}'.")
+        refuse_input_as_output(config.scores, [model, data])
     loaded, corpus = load_bundle(model), Corpus.open(data)
     bundle = loaded.bundle
     require_same_recipe(bundle.recipe, corpus, model)

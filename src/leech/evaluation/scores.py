@@ -11,6 +11,7 @@ import csv
 import gzip
 import io
 import uuid
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -182,7 +183,7 @@ def load_scores(path: Path) -> ReadScores:
     wanted = ("read_id", "parent_id", "reference", "label", "positive_label", "p", "cl", "call")
     try:
         opener = gzip.open if path.suffix == ".gz" else open
-        with opener(path, "rt", encoding="utf-8", newline="") as file:
+        with opener(path, "rt", encoding="utf-8-sig", newline="") as file:
             table = csv.DictReader(file, delimiter="\t")
             missing = [name for name in wanted if name not in (table.fieldnames or [])]
             if missing:
@@ -190,8 +191,17 @@ def load_scores(path: Path) -> ReadScores:
                     f"Scores '{path}' have no column '{missing[0]}'.",
                     hint="Give a file that 'leech eval test --scores' wrote, or a model folder.",
                 )
-            rows = [tuple(row[name] for name in wanted) for row in table]
-    except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
+            rows = []
+            for row in table:
+                if None in row or None in row.values():
+                    raise InputError(
+                        f"Scores '{path}' have a row that is not as wide as the header: line {table.line_num}."
+                    )
+                if not row["label"] or not row["call"]:
+                    # It would count as negative.
+                    raise InputError(f"Scores '{path}' have a read without a label or a call: line {table.line_num}.")
+                rows.append(tuple(row[name] for name in wanted))
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"Cannot read scores '{path}': {error}.") from error
     if not rows:
         raise InputError(f"Scores '{path}' hold no read.")

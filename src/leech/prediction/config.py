@@ -15,6 +15,16 @@ from leech.config import knob
 from leech.errors import ConfigError
 
 
+def is_sample_name(name: str) -> bool:
+    """Return whether a name can begin files' names and be a cell of a table."""
+    is_one_line = len(name.splitlines()) == 1
+    return is_one_line and not name.startswith(".") and "/" not in name and not any(map(_is_control, name))
+
+
+def _is_control(character: str) -> bool:
+    return ord(character) < 32 or ord(character) == 127
+
+
 @dataclass(frozen=True, kw_only=True)
 class PredictConfig:
     """How ``leech predict`` runs."""
@@ -99,8 +109,17 @@ class PredictConfig:
     batch_records: int = knob(500, minimum=1, expose=False, help="BAM records held in memory at once per worker.")
 
     def __post_init__(self) -> None:
-        if self.sample is not None and (not self.sample or "/" in self.sample):
-            raise ValueError(f"sample '{self.sample}' begins the tables' file names, so it is a name without '/'")
+        if self.sample is not None and not is_sample_name(self.sample):
+            raise ValueError(
+                f"sample {self.sample!a} begins the tables' file names and stands in tables, so it is a name without '/', "
+                "tabs and line ends that does not begin with '.'"
+            )
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Files that are read beside the run itself."""
+        given = (self.negative_control, self.positive_control, self.reference_groups)
+        return tuple(path for path in given if path is not None)
 
     def refuse_contradictions(self) -> None:
         """Refuse options that cannot be carried out together.

@@ -17,7 +17,7 @@ from leech.errors import ConfigError, InputError
 from leech.prediction.config import PredictConfig
 from leech.prediction.summary import SUMMARIES
 from leech.prediction.writers import TABLES
-from leech.provenance import atomic_file
+from leech.provenance import atomic_file, refuse_input_as_output
 
 RECORD = "predict.json"
 """Name of a run's record behind the sample's."""
@@ -77,6 +77,14 @@ class OutputFiles:
     def tables(self) -> tuple[Path, ...]:
         """The tables."""
         return (*self.calls.values(), *self.summaries.values())
+
+    def refuse_inputs(self, inputs: Sequence[Path | None]) -> None:
+        """Refuse files that would take the place of something that is read, with --force too.
+
+        :raises ConfigError: naming both.
+        """
+        for path in self.all:
+            refuse_input_as_output(path, inputs)
 
     def reserve(self, stack: ExitStack, *, force: bool) -> OutputFiles:
         """Return partial files, which get their names when ``stack`` ends well.

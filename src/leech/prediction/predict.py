@@ -183,6 +183,7 @@ def predict_run(
     """
     config.refuse_contradictions()
     files = OutputFiles.plan(sources, config, output)
+    files.refuse_inputs([*sources.pod5, sources.bam, sources.reference, sources.read_sites, *config.files])
     loaded = load_bundle(model)
     bundle = loaded.bundle
     group_table = {} if config.reference_groups is None else read_reference_groups(config.reference_groups)
@@ -194,7 +195,7 @@ def predict_run(
         sites = sites_for_model(model, bundle.recipe, sources.read_sites)
         table = stored_table(model, bundle.recipe)
         stream = stack.enter_context(open_stream(sources, bundle.recipe, table, sites))
-        run = _Run(loaded, rules, stream, partial, stack, stamp)
+        run = _Run(loaded, rules, stream, partial, output, stack, stamp)
         with progress.task("predict", unit="reads") as task:
             run.go(config, task, clock)
         groups = assign_groups(run.tally.by_reference(), group_table)
@@ -232,6 +233,7 @@ class _Run:
         rules: CallRules,
         stream: ReadStream,
         partial: OutputFiles,
+        output: Path,
         stack: ExitStack,
         stamp: Stamp,
     ) -> None:
@@ -244,9 +246,9 @@ class _Run:
         self._tables: CallTables | None = None
         if partial.bam is not None:
             header = header_with_program(stream.header, stamp.versions["leech"], " ".join(stamp.command))
-            self._bam = CallBam(partial.bam, header, must_be_sorted=partial.index is not None)
+            self._bam = CallBam(partial.bam, output, header, must_be_sorted=partial.index is not None)
             # On a failure too, before the partial files are removed.
-            stack.callback(self._bam.close)
+            stack.callback(self._bam.abandon)
         if partial.calls:
             self._tables = CallTables(partial.calls)
             stack.callback(self._tables.abandon)

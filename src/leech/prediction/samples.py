@@ -22,15 +22,22 @@ from leech.data.config import ReadSources
 from leech.errors import ConfigError, InputError, LeechError
 from leech.models.bundle import DESCRIPTION, load_bundle
 from leech.prediction.calls import CallRules
-from leech.prediction.config import PredictConfig
+from leech.prediction.config import PredictConfig, is_sample_name
 from leech.prediction.controls import read_controls
 from leech.prediction.fractions import Corrections
-from leech.prediction.outputs import RECORD
+from leech.prediction.outputs import RECORD, OutputFiles
 from leech.prediction.predict import FORMAT, SCHEMA_VERSION, PredictResult, predict_run
 from leech.prediction.summary import SUMMARIES, Summarised, shown, write_combined
 from leech.prediction.tally import Tally, assign_groups, read_reference_groups
 from leech.prediction.tsv import read_tsv
-from leech.provenance import Identity, Stamp, atomic_file, digest_of, read_description
+from leech.provenance import (
+    Identity,
+    Stamp,
+    atomic_file,
+    digest_of,
+    read_description,
+    refuse_input_as_output,
+)
 
 COMBINED = "samples"
 """What the names of the combined tables begin with."""
@@ -71,7 +78,7 @@ def read_sheet(path: Path) -> list[Sample]:
         if empty:
             raise InputError(f"{where}: column '{empty[0]}' is empty.")
         name = row["sample"]
-        if "/" in name or name.startswith(".") or name == COMBINED:
+        if not is_sample_name(name) or name == COMBINED:
             raise InputError(
                 f"{where}: column 'sample' holds '{name}', which cannot begin the names of the sample's files.",
                 hint=f"Give a name without '/', not beginning with '.', and other than '{COMBINED}'.",
@@ -178,6 +185,7 @@ def predict_samples(
     config = replace(config, format=config.format or "both")
     if config.format == "bam":
         raise ConfigError("--format bam leaves nothing to combine over the samples.", hint="Give 'both' or 'tsv'.")
+    _refuse_inputs(samples, sources, config, output)
     bundle = load_bundle(model).bundle
     group_table = {} if config.reference_groups is None else read_reference_groups(config.reference_groups)
     rules = CallRules.of(config, bundle.threshold_cl)
@@ -219,6 +227,21 @@ def predict_samples(
     )
 
 
+def _refuse_inputs(samples: Sequence[Sample], sources: ReadSources, config: PredictConfig, output: Path) -> None:
+    """Refuse a folder in which one sample's outputs would take the place of what another is made from."""
+    inputs = [sources.reference, sources.read_sites, *config.files]
+    inputs += [path for sample in samples for path in (*sample.pod5, sample.bam)]
+    for sample in samples:
+        own, named = replace(sources, pod5=sample.pod5, bam=sample.bam), replace(config, sample=sample.name)
+        OutputFiles.plan(own, named, _place(sample, config, output)).refuse_inputs(inputs)
+    for path in _combined(output).values():
+        refuse_input_as_output(path, inputs)
+
+
+def _place(sample: Sample, config: PredictConfig, output: Path) -> Path:
+    return output if config.format == "tsv" else output / f"{sample.name}.bam"
+
+
 def _run(
     model: Path,
     sample: Sample,
@@ -234,12 +257,11 @@ def _run(
     inputs = [model, *sample.pod5, sample.bam, sources.reference, sources.read_sites]
     identities = (Identity.of(path) for path in inputs if path is not None)
     stamp = replace(stamp, inputs=tuple(found for found in identities if found is not None))
-    place = output if config.format == "tsv" else output / f"{sample.name}.bam"
     return predict_run(
         model,
         sources,
         replace(config, sample=sample.name),
-        place,
+        _place(sample, config, output),
         force=force,
         progress=progress,
         stamp=stamp,
@@ -250,14 +272,13 @@ def _run(
 
 def _identity(model: Path, sources: ReadSources, config: PredictConfig) -> str:
     """Return the digest of all that decides a sample's calls; files are known by size, time and, small ones, content."""
-    shared = (config.reference_groups, config.negative_control, config.positive_control)
     paths = [
         *sources.pod5,
         sources.bam,
         sources.reference,
         *([] if sources.read_sites is None else [sources.read_sites]),
     ]
-    files = [Identity.of(path) for path in [*paths, *(path for path in shared if path is not None)]]
+    files = [Identity.of(path) for path in [*paths, *config.files]]
     settings = {name: value for name, value in to_mapping(config).items() if name not in _WITHOUT_EFFECT}
     content = {
         "model": hashlib.sha256((model / DESCRIPTION).read_bytes()).hexdigest(),
@@ -280,8 +301,12 @@ def _complete(record: Path, identity: str) -> Tally | None:
     return Tally.from_mapping(content["tally"])
 
 
+def _combined(output: Path) -> dict[str, Path]:
+    return {level: output / f"{COMBINED}.{name}.tsv.gz" for level, name in SUMMARIES.items()}
+
+
 def _combine(output: Path, summaries: Mapping[str, Summarised]) -> tuple[Path, ...]:
-    paths = {level: output / f"{COMBINED}.{name}.tsv.gz" for level, name in SUMMARIES.items()}
+    paths = _combined(output)
     with ExitStack() as stack:
         # They are made of the samples' own files and grow with them, so there is nothing to lose.
         partials = {level: stack.enter_context(atomic_file(path, force=True)) for level, path in paths.items()}

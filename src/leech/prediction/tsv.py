@@ -7,9 +7,14 @@ is for whoever asks. Invariants: every line has as many cells as the header.
 from __future__ import annotations
 
 import gzip
+import re
+import zlib
 from pathlib import Path
 
 from leech.errors import InputError
+
+# Text has other places to break a line, and spreadsheets leave them in cells: a form feed, U+2028.
+_LINE_END = re.compile(r"\r\n|\n|\r")
 
 
 def read_tsv(path: Path, what: str) -> list[tuple[int, list[str]]]:
@@ -22,11 +27,11 @@ def read_tsv(path: Path, what: str) -> list[tuple[int, list[str]]]:
         if content.startswith(b"\x1f\x8b"):
             content = gzip.decompress(content)
         text = content.decode("utf-8-sig")
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise InputError(f"Cannot read {what} '{path}': {error}.") from error
     lines = [
         (number, [cell.strip() for cell in line.split("\t")])
-        for number, line in enumerate(text.splitlines(), start=1)
+        for number, line in enumerate(_LINE_END.split(text), start=1)
         if line.strip() and not line.lstrip().startswith("#")
     ]
     if not lines:

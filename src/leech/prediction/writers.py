@@ -11,6 +11,7 @@ import gzip
 import io
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pysam
@@ -69,11 +70,13 @@ class CallBam:
     """The BAM of a run, written in a few threads.
 
     :param path: where to write.
+    :param name: the final name, for messages.
     :param must_be_sorted: refuse records that are not sorted by position, which an index needs.
     """
 
-    def __init__(self, path: Path, header: pysam.AlignmentHeader, *, must_be_sorted: bool = False) -> None:
+    def __init__(self, path: Path, name: Path, header: pysam.AlignmentHeader, *, must_be_sorted: bool = False) -> None:
         self.num_replaced = 0
+        self._name = name
         self._path, self._must_be_sorted = path, must_be_sorted
         self._file = pysam.AlignmentFile(str(path), "wb", header=header, threads=_COMPRESSING_THREADS)
         self._num_written = 0
@@ -95,12 +98,34 @@ class CallBam:
                 )
             self._last = place
         self.num_replaced += tag_record(record, call.likelihood)
-        self._file.write(record)
+        try:
+            self._file.write(record)
+        except OSError as error:
+            raise self._not_written() from error
         self._num_written += 1
 
     def close(self) -> None:
-        """Finish the file; closing it again does nothing."""
-        self._file.close()
+        """Finish the file; closing it again does nothing.
+
+        :raises InputError: what htslib's threads still held could not be written.
+        """
+        try:
+            self._file.close()
+        except OSError as error:
+            raise self._not_written() from error
+
+    def abandon(self) -> None:
+        """Let go of the file as it is; nothing is left to do after :meth:`close`."""
+        # Whatever made the run fail has been told, and closing would tell of it again.
+        with suppress(OSError):
+            self._file.close()
+
+    def _not_written(self) -> InputError:
+        # htslib's threads do not keep the cause of a failed write, so the error's number is that of something else.
+        return InputError(
+            f"Cannot write '{self._name}': a write failed, most often because the disk is full.",
+            hint="Free some space, or write elsewhere.",
+        )
 
     def index(self, path: Path) -> None:
         """Write the index of the finished file to ``path``."""

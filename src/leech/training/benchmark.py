@@ -8,6 +8,7 @@ counted; on a GPU a phase ends when its kernels have.
 from __future__ import annotations
 
 import itertools
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -21,10 +22,11 @@ import torch
 from leech.console import Progress, Table
 from leech.data.batches import prefetched
 from leech.data.corpus import Corpus
+from leech.errors import ConfigError
 from leech.models.spec import build_network, load_architecture
 from leech.training.checks import examine
 from leech.training.config import BenchmarkConfig, TrainConfig
-from leech.training.distributed import run_ranks
+from leech.training.distributed import kind_of_ranks, launched, run_ranks
 from leech.training.loop import make_plan, reproducible
 from leech.training.step import Share, Stepper, epoch_shares
 from leech.training.task import ClassificationTask
@@ -44,6 +46,7 @@ class Timing:
     :ivar shares: of the time, by phase; ``reduce`` is the time that ranks wait for each other's numbers, ``data`` that they
         wait for batches.
     :ivar memory_mb: per rank, its share of mapped pages included (PSS); None where the system does not say.
+    :ivar gpu_memory_mb: largest amount that tensors of a rank took on its GPU; None on the CPU.
     :ivar first_step_s: from the opened corpus to the end of the first step.
     """
 
@@ -52,6 +55,7 @@ class Timing:
     chunks_per_second: float
     shares: dict[str, float]
     memory_mb: list[float] | None
+    gpu_memory_mb: list[float] | None
     first_step_s: float
 
 
@@ -79,7 +83,10 @@ class BenchmarkResult:
                 f"{timing.chunks_per_second:.0f}",
                 f"{timing.chunks_per_second / first.chunks_per_second:.2f}",
                 *(f"{100 * timing.shares[phase]:.1f}" for phase in PHASES),
-                "" if timing.memory_mb is None else f"{sum(timing.memory_mb):.0f}",
+                *(
+                    "" if memory is None else f"{sum(memory):.0f}"
+                    for memory in (timing.memory_mb, timing.gpu_memory_mb)
+                ),
                 f"{timing.first_step_s:.2f}",
             )
             for timing in self.timings
@@ -91,6 +98,7 @@ class BenchmarkResult:
             "of one",
             *(f"{phase} %" for phase in PHASES),
             "memory MB",
+            "GPU MB",
             "first step s",
         )
         title = f"Training: {self.num_parameters} parameters, {self.batch_size} chunks a step, on {self.device}"
@@ -103,6 +111,14 @@ def benchmark(config: BenchmarkConfig, data: Path, *, progress: Progress) -> Ben
     :raises InputError: a corpus that cannot be trained on.
     :raises ConfigError: more ranks than can be had here.
     """
+    if launched(os.environ) is not None:
+        raise ConfigError(
+            "This is one of a launcher's processes, and 'leech model benchmark' starts its own: 1, 2, 4 ... of them.",
+            hint="Start it without torchrun.",
+        )
+    if config.up_to > 1:
+        # Said before anything is measured.
+        kind_of_ranks(config.up_to, config.device, "--up-to")
     sizes = sorted({*(2**power for power in range(config.up_to.bit_length())), config.up_to})
     results = []
     with progress.task("benchmark", unit="runs", total=len(sizes)) as shown:
@@ -139,15 +155,13 @@ def _time_on_rank(world: World, config: BenchmarkConfig, data: Path) -> Benchmar
             waiting = max(0.0, phases["backward"] - alone["backward"])
             phases["backward"], phases["reduce"] = phases["backward"] - waiting, phases["reduce"] + waiting
     total = sum(phases.values())
-    memory = np.zeros(world.size)
-    memory[world.rank] = _memory_mb() or np.nan
-    everywhere = world.sum_array(memory)
     timing = Timing(
         world.size,
         torch.get_num_threads(),
         chunks / total,
         {phase: phases[phase] / total for phase in PHASES},
-        everywhere.tolist() if np.isfinite(everywhere).all() else None,
+        _of_all_ranks(_memory_mb(), world),
+        _of_all_ranks(_gpu_memory_mb(world.device), world),
         first_step,
     )
     num_parameters = sum(parameter.numel() for parameter in network.parameters())
@@ -191,6 +205,18 @@ def _timed(stepper: Stepper, shares: Iterator[Share], steps: int) -> tuple[int, 
         stepper.take(share, 0)
         chunks += len(share.rows)
     return chunks, phases
+
+
+def _of_all_ranks(number: float | None, world: World) -> list[float] | None:
+    """Return each rank's number; None where some rank has none."""
+    numbers = np.zeros(world.size)
+    numbers[world.rank] = np.nan if number is None else number
+    together = world.sum_array(numbers)
+    return together.tolist() if np.isfinite(together).all() else None
+
+
+def _gpu_memory_mb(device: torch.device) -> float | None:
+    return torch.cuda.max_memory_allocated(device) / 2**20 if device.type == "cuda" else None
 
 
 def _memory_mb() -> float | None:

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
+import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -24,6 +27,12 @@ T = TypeVar("T")
 
 TIMEOUT_S = 600.0
 """Seconds that a rank waits for the others in one exchange before it gives up."""
+
+_LOOK_S = 1.0
+"""Seconds between two looks at whether the launcher is still there."""
+
+_SAVING_S = 60.0
+"""Seconds that a rank without a launcher has to finish its step and save the run."""
 
 _LAUNCHER = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
 """What torchrun tells its processes, and what a script for srun can."""
@@ -82,27 +91,31 @@ def run_ranks(
         return _join_launcher(function, arguments, place, device, timeout_s)
     if gpus is None or gpus == 1:
         return function(World(device=choose_device(device)), *arguments)
-    kind = _kind_of_many(gpus, device)
+    kind = kind_of_ranks(gpus, device)
     return start_ranks(function, arguments, gpus, kind, timeout_s)
 
 
-def _kind_of_many(count: int, device: str) -> str:
-    """Return cpu or cuda for ``count`` ranks on this machine, or refuse."""
+def kind_of_ranks(count: int, device: str, option: str = "--gpus") -> str:
+    """Return whether ``count`` ranks of this machine, more than one, are to be on ``cpu`` or ``cuda``.
+
+    :param option: by which they were asked for, to be named in a refusal.
+    :raises ConfigError: so many cannot be had here.
+    """
     if multiprocessing.current_process().daemon:
         raise ConfigError(
-            f"--gpus {count} was asked for in a daemonic process, which may not start others.",
-            hint="Call it from the main process, or use --gpus 1.",
+            f"{option} {count} was asked for in a daemonic process, which may not start others.",
+            hint=f"Call it from the main process, or use {option} 1.",
         )
     if device == "cpu":
         return "cpu"
     available = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if available < count:
         raise ConfigError(
-            f"--gpus {count}: torch {torch.__version__} finds {available or 'no'} usable GPU{'' if available == 1 else 's'} "
+            f"{option} {count}: torch {torch.__version__} finds {available or 'no'} usable GPU{'' if available == 1 else 's'} "
             "here, and two ranks cannot share one.",
-            hint=f"Use --gpus {available}, or --device cpu to train with {count} processes on the CPU."
+            hint=f"Use {option} {available}, or --device cpu to train with {count} processes on the CPU."
             if available
-            else f"Use --device cpu to train with {count} processes on the CPU, or --gpus 1.",
+            else f"Use --device cpu to train with {count} processes on the CPU, or {option} 1.",
         )
     return "cuda"
 
@@ -115,13 +128,28 @@ def _join_launcher(
         choose_device(device)
     if kind == "cuda" and place.local_rank >= torch.cuda.device_count():
         raise ConfigError(
-            f"Rank {place.rank} is number {place.local_rank} on its machine, which has {torch.cuda.device_count()} GPUs.",
-            hint="Start no more processes on a machine than it has GPUs, or use --device cpu.",
+            f"Rank {place.rank} is number {place.local_rank} on its machine, where {torch.cuda.device_count()} can be seen.",
+            hint="Start no more processes on a machine than it has GPUs; where each process sees one GPU of its own, set "
+            "LOCAL_RANK=0 for all of them; or use --device cpu.",
         )
     log_as_rank(place.rank, place.size)
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        threading.Thread(target=_end_with_launcher, args=[os.getppid()], daemon=True).start()
     try:
         with process_group(place, kind, timeout_s, "env://") as world:
             return function(world, *arguments)
     except LeechError as error:
         error.message = f"[rank {place.rank}/{place.size}] {error.message}"
         raise
+
+
+def _end_with_launcher(launcher: int) -> None:
+    """Ask this process to end when torchrun is gone, and end it where it does not: nobody else is left to do so.
+
+    torchrun passes SIGTERM on to its processes, but is itself ended by SIGUSR1 or SIGKILL without a word to them.
+    """
+    while os.getppid() == launcher:
+        time.sleep(_LOOK_S)
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(_SAVING_S)
+    os.kill(os.getpid(), signal.SIGKILL)

@@ -10,10 +10,11 @@ and number of ranks give the same bits.
 from __future__ import annotations
 
 import math
+import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import InitVar, asdict, dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import torch
@@ -134,12 +135,14 @@ class Hooks(NamedTuple):
     """What a run tells, and what it is told.
 
     :ivar on_record: called with each evaluation.
+    :ivar on_restored: called with the chunks that a run which goes on has taken before.
     :ivar on_step: called after each step with the chunks it took, over all ranks, and its mean loss.
     :ivar clock: seconds that only go forward.
-    :ivar stop: asked after each step whether to end.
+    :ivar stop: asked with each step and between the batches of an evaluation whether to end.
     """
 
     on_record: Callable[[Record], None]
+    on_restored: Callable[[int], None]
     on_step: Callable[[int, float], None]
     clock: Callable[[], float]
     stop: StopRequest
@@ -249,10 +252,13 @@ class _Run:
             self.save_if_due()
 
     def evaluate(self) -> None:
-        """Judge the averaged weights."""
+        """Judge the averaged weights; a run that is asked to end meanwhile is saved as it was before."""
         seconds = self.tally.seconds + self.hooks.clock() - self._tally_started
         network = self.stepper.average.network
-        metrics = dict(self.task.validate(network, self.world))
+        found = self.task.validate(network, self.world, lambda: bool(self.hooks.stop.signal))
+        if found is None:
+            self._end()
+        metrics = dict(found)
         loss, *others = self.tally.means()
         record = Record(
             epoch=self.epoch + 1,
@@ -278,16 +284,19 @@ class _Run:
             self.resume.write(self._state())
             self._saved = self.hooks.clock()
 
-    def _end(self) -> None:
+    def _end(self) -> NoReturn:
         where = f"after step {self.stepper.step} of {self.plan.num_steps} at most"
+        # Of several ranks none hears an interrupt; whoever started them knows of it.
+        code = 128 + signal.SIGINT if self.hooks.stop.signal == signal.SIGINT else InterruptedRunError.exit_code
         if self.resume is None:
-            raise InterruptedRunError(f"Training was asked to end {where}; nothing was saved.")
+            raise _interrupted(f"Training was asked to end {where}; nothing was saved.", code)
         if self.world.is_first:
             self.resume.write(self._state())
         # No rank may end before the file is there: whoever started them might end the first one too.
         self.world.wait()
-        raise InterruptedRunError(
+        raise _interrupted(
             f"Training was asked to end {where}; its state is saved in '{self.resume.path}'.",
+            code,
             hint="Give the same command with --resume to go on from there, with any number of --gpus.",
         )
 
@@ -323,10 +332,18 @@ class _Run:
         kept["highest"] = None if kept["highest"] is None else Judgement(*kept["highest"])
         self.kept = Kept(**kept, state=_under(state.tensors, "kept."))
         _restore_tensors(self.stepper, state.tensors)
+        in_epoch = min(self.batch * self.plan.batch_size, self.task.num_rows)
+        self.hooks.on_restored(self.epoch * self.task.num_rows + in_epoch)
         if self.world.is_first:
             logger.info(
                 "Going on after step %d, in epoch %d of %d.", self.stepper.step, self.epoch + 1, self.plan.epochs
             )
+
+
+def _interrupted(message: str, code: int, hint: str | None = None) -> InterruptedRunError:
+    error = InterruptedRunError(message, hint=hint)
+    error.exit_code = code
+    return error
 
 
 def _under(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

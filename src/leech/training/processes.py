@@ -118,12 +118,14 @@ def _watch(ends: Mapping[Connection, Any]) -> list[_Report]:
         for end in wait(list(open_ends), timeout=left):
             assert isinstance(end, Connection)
             process = open_ends.pop(end)
+            has_failed = True
             try:
                 reports.append(end.recv())
+                has_failed = not reports[-1].is_done
             except EOFError:
                 # It died without a word; its exit code is there once it is joined.
                 process.join(_GRACE_S)
-            if deadline is None and not (reports and reports[-1].is_done):
+            if deadline is None and has_failed:
                 deadline = time.monotonic() + _GRACE_S
     return reports
 
@@ -198,7 +200,10 @@ def _forwarded_signals(ranks: Sequence[Any]) -> Iterator[list[int]]:
     if threading.current_thread() is not threading.main_thread():
         yield received
         return
-    before = {number: signal.signal(number, forward) for number in STOPPING}
+    # Whoever started this process with interrupts ignored, as a shell does in the background, means it.
+    before = {number: handler for number in STOPPING if (handler := signal.getsignal(number)) != signal.SIG_IGN}
+    for number in before:
+        signal.signal(number, forward)
     try:
         yield received
     finally:

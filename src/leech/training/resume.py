@@ -7,6 +7,7 @@ whole, so the last good one stays; it depends neither on the number of ranks nor
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from leech.config import to_mapping
@@ -24,7 +26,7 @@ from leech.provenance import atomic_file, digest_of
 from leech.training.config import TrainConfig
 
 FORMAT = "leech-resume"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 FREE_SETTINGS = frozenset({"gpus", "device", "grad_accum", "save_minutes", "model"})
 """Settings that may change between a run and its continuation: they change who computes, not what. ``model`` is a name or a
@@ -75,6 +77,15 @@ def differences(recorded: Mapping[str, Any], found: Mapping[str, Any]) -> list[s
     return words
 
 
+def _digest(text: str, tensors: Mapping[str, Tensor]) -> str:
+    """Return ``sha256:<hex>`` of a state, so that a run never goes on from one that a disk has changed."""
+    found = hashlib.sha256(text.encode())
+    for name in sorted(tensors):
+        found.update(name.encode())
+        found.update(tensors[name].contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return f"sha256:{found.hexdigest()}"
+
+
 @dataclass(frozen=True)
 class ResumeFile:
     """Where the state of a run is written to and read from.
@@ -92,12 +103,14 @@ class ResumeFile:
         """
         from safetensors.torch import save
 
+        text = json.dumps({"identity": self.identity, **state.content})
+        tensors = {name: tensor.contiguous() for name, tensor in sorted(state.tensors.items())}
         header = {
             "format": FORMAT,
             "schema_version": str(SCHEMA_VERSION),
-            "state": json.dumps({"identity": self.identity, **state.content}),
+            "state": text,
+            "digest": _digest(text, tensors),
         }
-        tensors = {name: tensor.contiguous() for name, tensor in sorted(state.tensors.items())}
         with atomic_file(self.path, force=True) as partial, partial.open("wb") as file:
             file.write(save(tensors, metadata=header))
             file.flush()
@@ -125,6 +138,11 @@ class ResumeFile:
                 f"'{self.path}' is no resume file of this version of leech (format {header.get('format')!r}, version "
                 f"{header.get('schema_version')!r}).",
                 hint="Delete it and train from the beginning, or go on with the version that wrote it.",
+            )
+        if header.get("digest") != _digest(header["state"], tensors):
+            raise InputError(
+                f"Resume file '{self.path}' is damaged: its content is not what was written.",
+                hint="Delete it and train from the beginning.",
             )
         content = json.loads(header["state"])
         differing = differences(content.pop("identity"), self.identity)

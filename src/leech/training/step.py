@@ -69,8 +69,13 @@ class Task(Protocol):
         :param progress: share of the run that is over, 0 to 1.
         """
 
-    def validate(self, network: nn.Module, world: World) -> Mapping[str, float | None]:
-        """Judge the network on rows that it does not learn from, all ranks together; each gets the same figures."""
+    def validate(
+        self, network: nn.Module, world: World, is_asked_to_end: Callable[[], bool]
+    ) -> Mapping[str, float | None] | None:
+        """Judge the network on rows that it does not learn from, all ranks together; each gets the same figures.
+
+        :return: None, on all ranks, as soon as one of them was asked to end.
+        """
 
     def judge(self, metrics: Mapping[str, float | None]) -> Judgement:
         """Return what evaluations are compared by."""

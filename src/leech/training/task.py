@@ -8,7 +8,7 @@ ranks, so that the scores are the same bits.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -33,6 +33,9 @@ from leech.training.samplers import Weights, balanced_weights, epoch_rows
 from leech.training.world import World
 
 _VALIDATION_BATCH = 128
+
+_BATCHES_OF_ROUND = 8
+"""Batches that a rank scores between two answers to whether it was asked to end: a second or less."""
 
 
 class ClassificationTask:
@@ -79,7 +82,20 @@ class ClassificationTask:
             groups.append(self._is_positive(self.corpus.gather(rows, ["label"])["label"]).astype(np.int64))
         if self._config.balance_by is not None:
             groups.append(self.corpus.gather(rows, [self._config.balance_by])[self._config.balance_by].astype(np.int64))
+        if self._config.oversample_minority and self._config.balance_by is not None:
+            self._warn_of_missing_classes(self._config.balance_by, groups[0], groups[1])
         return balanced_weights(groups) if groups else None
+
+    def _warn_of_missing_classes(self, column: str, positive: NDArray[np.int64], codes: NDArray[np.int64]) -> None:
+        """Say which values of a column have chunks of one class only: no draw can balance what is not there."""
+        sides = [set(np.unique(codes[positive == side]).tolist()) for side in (0, 1)]
+        lonely = [str(self.corpus.categories[column][code]) for code in sorted(sides[0] ^ sides[1]) if code >= 0]
+        if lonely:
+            logger.warning(
+                "Training chunks of %s have one class only, so the network can tell their class by what they are: %s.",
+                column,
+                ", ".join(f"'{name}'" for name in lonely[:10]) + (" ..." if len(lonely) > 10 else ""),
+            )
 
     def _expected_weights(self) -> tuple[float, float]:
         """Return what negative and positive chunks of an epoch weigh together, on average, before classes are balanced."""
@@ -118,10 +134,14 @@ class ClassificationTask:
         goal = binary_cross_entropy(outputs["logits"], positive, weights, self._config.label_smoothing).total
         return torch.stack([goal, *(one.loss(outputs[one.name], batch) for one in self._auxiliaries)])
 
-    def validate(self, network: nn.Module, world: World) -> Mapping[str, float | None]:
+    def validate(
+        self, network: nn.Module, world: World, is_asked_to_end: Callable[[], bool] = lambda: False
+    ) -> Mapping[str, float | None] | None:
         """Score the validation split: loss weighted as in training, AUROC and the average precision of either class."""
         rows = self._states.validation
-        p = _scored_together(network, self.corpus, rows, self.features, world)
+        p = _scored_together(network, self.corpus, rows, self.features, world, is_asked_to_end)
+        if p is None:
+            return None
         positive = self._is_positive(self._validation_labels)
         curve = Ranking(positive, p).curve()
         return {
@@ -139,13 +159,25 @@ class ClassificationTask:
 
 
 def _scored_together(
-    network: nn.Module, corpus: Corpus, rows: NDArray[np.int64], features: Sequence[str], world: World
-) -> NDArray[np.float64]:
-    """Return P(positive) of the rows, float64 (n,), of which each rank scores every ``size``-th batch."""
-    block = np.arange(len(rows)) // _VALIDATION_BATCH
-    own = np.flatnonzero(block % world.size == world.rank)
+    network: nn.Module,
+    corpus: Corpus,
+    rows: NDArray[np.int64],
+    features: Sequence[str],
+    world: World,
+    is_asked_to_end: Callable[[], bool],
+) -> NDArray[np.float64] | None:
+    """Return P(positive) of the rows, float64 (n,), of which each rank scores every ``size``-th batch.
+
+    :return: None on all ranks if one was asked to end; they ask each other every few batches.
+    """
     p = np.zeros(len(rows))
-    p[own] = score(network, corpus, rows[own], features, _VALIDATION_BATCH, world.device).p
+    of_round = _VALIDATION_BATCH * _BATCHES_OF_ROUND * world.size
+    for start in range(0, len(rows), of_round):
+        places = np.arange(start, min(start + of_round, len(rows)))
+        own = places[places // _VALIDATION_BATCH % world.size == world.rank]
+        p[own] = score(network, corpus, rows[own], features, _VALIDATION_BATCH, world.device).p
+        if world.sum_array(np.array([float(is_asked_to_end())]))[0]:
+            return None
     return world.sum_array(p)
 
 

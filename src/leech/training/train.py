@@ -9,6 +9,7 @@ from times, the stamp, and the last digits where the number of ranks differs.
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -31,8 +32,9 @@ from leech.models.spec import ArchitectureSpec, build_network, load_architecture
 from leech.provenance import Stamp, atomic_folder, require_free
 from leech.training.checkpoints import Kept
 from leech.training.checks import TwoStates, examine
+from leech.training.claim import claimed
 from leech.training.config import TrainConfig
-from leech.training.distributed import run_ranks
+from leech.training.distributed import launched, run_ranks
 from leech.training.loop import Fitted, Hooks, Plan, Record, fit, make_plan, reproducible
 from leech.training.resume import ResumeFile, differences, identity_of
 from leech.training.stopping import StopRequest
@@ -107,7 +109,10 @@ def train(
     Corpus.open(data)
     load_architecture(config.model)
     job = _Job(config, data, output, force, resume, progress, stamp)
-    return run_ranks(_train_on_rank, [job], gpus=config.gpus, device=config.device)
+    place = launched(os.environ)
+    # One process speaks for all ranks.
+    with claimed(output) if place is None or place.rank == 0 else nullcontext():
+        return run_ranks(_train_on_rank, [job], gpus=config.gpus, device=config.device)
 
 
 class _Job(NamedTuple):
@@ -138,10 +143,13 @@ def _train_on_rank(world: World, job: _Job) -> TrainResult | None:
         return finished if world.is_first else None
     network = build_network(spec, corpus.recipe, num_classes=2, seed=settled.seed)
     folder_of_output = atomic_folder(job.output, force=job.force) if world.is_first else nullcontext(None)
-    with reproducible(world.device), folder_of_output as folder:
+    stop = StopRequest()
+    # Whoever asks for an end after the last evaluation gets the model, which is there as soon as a saved state would be.
+    with reproducible(world.device), stop.listening(), folder_of_output as folder:
         with _said_once(world):
             task = ClassificationTask(corpus, states, network, spec.features, settled)
-        fitted = _fit(task, settled, plan, world, file, job.progress if world.is_first else SilentProgress())
+        progress = job.progress if world.is_first else SilentProgress()
+        fitted = _fit(task, settled, plan, world, file, progress, stop)
         if folder is not None:
             network.load_state_dict(fitted.kept.state)
             _write(folder, job, spec, corpus, states, settled, network, fitted)
@@ -180,10 +188,11 @@ def _prepare_resume(file: ResumeFile, job: _Job) -> TrainResult | None:
                 hint="Give --resume to go on from there, or --force to begin anew.",
             )
         return None
+    if job.resume and job.output.is_dir() and not job.force:
+        # A state may still lie beside it, of a run that was ended between writing its model and removing that.
+        return _finished(job.output, file.identity)
     if not job.resume or file.path.exists():
         return None
-    if job.output.is_dir() and not job.force:
-        return _finished(job.output, file.identity)
     logger.info("There is no '%s' to go on from: training begins.", file.path)
     return None
 
@@ -217,7 +226,13 @@ def _finished(output: Path, identity: Mapping[str, Any]) -> TrainResult:
 
 
 def _fit(
-    task: ClassificationTask, config: TrainConfig, plan: Plan, world: World, file: ResumeFile, progress: Progress
+    task: ClassificationTask,
+    config: TrainConfig,
+    plan: Plan,
+    world: World,
+    file: ResumeFile,
+    progress: Progress,
+    stop: StopRequest,
 ) -> Fitted:
     logger.info(
         "Training: %d parameters, %d epochs of %d steps of %d chunks, learning rate %g, seed %d, on %s.",
@@ -229,11 +244,12 @@ def _fit(
         config.seed,
         f"{world.size} x {world.device.type}" if world.size > 1 else world.device.type,
     )
-    stop = StopRequest()
-    with stop.listening(), progress.task("train", unit="chunks", total=plan.epochs * task.num_rows) as shown:
+    with progress.task("train", unit="chunks", total=plan.epochs * task.num_rows) as shown:
+        reporter = _Reporter(shown)
         hooks = Hooks(
-            on_record=_Reporter(shown),
-            on_step=lambda chunks, _: shown.advance(chunks),
+            on_record=reporter.on_record,
+            on_restored=shown.start_at,
+            on_step=reporter.on_step,
             clock=time.perf_counter,
             stop=stop,
         )
@@ -262,14 +278,23 @@ def _write(
 
 
 class _Reporter:
-    """Tells of each record: beside the progress, and in the log."""
+    """Tells of each step beside the progress, and of each record there and in the log."""
 
     def __init__(self, shown: ProgressTask) -> None:
         self._shown = shown
+        self._loss: float | None = None
+        self._judgement = ""
 
-    def __call__(self, record: Record) -> None:
+    def on_step(self, chunks: int, loss: float) -> None:
+        # Of about the last twenty steps: single ones jump.
+        self._loss = loss if self._loss is None else 0.95 * self._loss + 0.05 * loss
+        self._shown.describe(f"loss {self._loss:.3f}{self._judgement}")
+        self._shown.advance(chunks)
+
+    def on_record(self, record: Record) -> None:
         area, loss = record.metrics["auroc"], record.metrics["loss"]
-        self._shown.describe(f"loss {record.train_loss:.3f}, validation loss {loss:.3f}, AUROC {area:.3f}")
+        self._judgement = f", validation loss {loss:.3f}, AUROC {area:.3f}"
+        self._shown.describe(f"loss {record.train_loss:.3f}{self._judgement}")
         logger.debug("%s", record.to_mapping())
 
 

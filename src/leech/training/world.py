@@ -146,6 +146,8 @@ def process_group(place: Place, kind: str, timeout_s: float, init_method: str) -
             rank=place.rank,
             world_size=place.size,
             timeout=timedelta(seconds=timeout_s),
+            # Two ranks on one GPU, or a GPU that is not reached, are found here and not in the first step.
+            device_id=device if kind == "cuda" else None,
         )
     yield world
     # Not reached after an error: leaving a group whose other members are gone can wait for ever.

@@ -13,6 +13,7 @@ import csv
 import gzip
 import json
 import uuid
+import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -163,7 +164,7 @@ def read_metrics(paths: Sequence[Path]) -> list[Judged]:
     :raises InputError: unreadable, another kind of file, or of a version that this leech does not know.
     """
     judged = []
-    for path, name in zip(paths, _names(paths, ".json"), strict=True):
+    for path, name in zip(paths, distinct_names(paths, ".json"), strict=True):
         content = read_json(path, "metrics")
         if content.get("format") != "leech-metrics":
             raise InputError(
@@ -185,10 +186,17 @@ def read_metrics(paths: Sequence[Path]) -> list[Judged]:
 def _levels(numbers: Any, path: Path) -> tuple[int, ...]:
     if not isinstance(numbers, list) or len(numbers) != NUM_LEVELS:
         raise InputError(f"'{path}' does not hold {NUM_LEVELS} counts by cl where it should.")
-    return tuple(int(number) for number in numbers)
+    return tuple(_whole(number, path) for number in numbers)
 
 
-def _names(paths: Sequence[Path], suffix: str) -> list[str]:
+def _whole(value: Any, path: Path) -> int:
+    # Larger ones are no numbers of reads, and no doubles either.
+    if not isinstance(value, int) or not 0 <= value < 2**53:
+        raise InputError(f"'{path}' has {json.dumps(value):.40} where a number of reads should be.")
+    return value
+
+
+def distinct_names(paths: Sequence[Path], suffix: str = "") -> list[str]:
     """Return what to call each file: its name, with as much of its folders as it takes to tell it from the others."""
     stems = [path.absolute().with_name(path.name.removesuffix(suffix)).parts for path in paths]
     for depth in range(1, max(map(len, stems), default=0) + 1):
@@ -205,10 +213,12 @@ def read_scores(paths: Sequence[Path]) -> list[Judged]:
     """
     bare = [path.with_suffix("") if path.suffix == ".gz" else path for path in paths]
     judged = []
-    for path, name in zip(paths, _names(bare, ".tsv"), strict=True):
+    for path, name in zip(paths, distinct_names(bare, ".tsv"), strict=True):
         sides = {False: [0] * NUM_LEVELS, True: [0] * NUM_LEVELS}
         labels: dict[bool, str] = {}
         for row in table_rows(path, ("label", "positive_label", "cl")):
+            if not row["label"]:
+                raise InputError(f"Scores '{path}' have a read without a label, which is neither right nor wrong.")
             positive = row["label"] == row["positive_label"]
             labels[positive], labels[True] = row["label"], row["positive_label"]
             sides[positive][_level(row["cl"], path)] += 1
@@ -225,7 +235,7 @@ def read_scores(paths: Sequence[Path]) -> list[Judged]:
 
 
 def _level(text: str, path: Path) -> int:
-    if not text.isdigit() or int(text) >= NUM_LEVELS:
+    if not text.isdecimal() or int(text) >= NUM_LEVELS:
         raise InputError(f"'{path}' has {text!r} in column 'cl', where whole numbers from 0 to 255 are.")
     return int(text)
 
@@ -238,7 +248,7 @@ def table_rows(path: Path, columns: Sequence[str]) -> Iterator[dict[str, str]]:
     """
     try:
         opener = gzip.open if path.suffix == ".gz" else open
-        with opener(path, "rt", encoding="utf-8", newline="") as file:
+        with opener(path, "rt", encoding="utf-8-sig", newline="") as file:
             table = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE, strict=True)
             missing = [name for name in columns if name not in (table.fieldnames or [])]
             if missing:
@@ -249,7 +259,7 @@ def table_rows(path: Path, columns: Sequence[str]) -> Iterator[dict[str, str]]:
                         f"Table '{path}' has a row that is not as wide as its header: line {table.line_num}."
                     )
                 yield row
-    except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"Cannot read table '{path}': {error}.") from error
 
 
@@ -294,14 +304,14 @@ def _combines_samples(folder: Path, name: str) -> bool:
     try:
         with gzip.open(path, "rt", encoding="utf-8") as file:
             return file.readline().startswith("sample\t")
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise InputError(f"Cannot read table '{path}': {error}.") from error
 
 
 def _read_sample(folder: Path, name: str) -> Sample:
     record_path, calls_path = folder / f"{name}.predict.json", folder / f"{name}.charging_calls.tsv.gz"
     record = read_json(record_path, "the record of a run") if record_path.is_file() else {}
-    ladder: dict[str, int] = {str(key): int(number) for key, number in _part(record, "counts").items()}
+    ladder = {key: _whole(number, record_path) for key, number in _part(record, "counts").items()}
     levels = record.get("cl_histogram")
     histogram = None if levels is None else _levels(levels, record_path)
     lost: Counter[str] = Counter()
@@ -365,7 +375,7 @@ def _from_totals(path: Path, lost: Counter[str] | None) -> Iterator[ReferenceCal
 
 
 def _count(text: str, path: Path) -> int:
-    if not text.isdigit():
+    if not text.isdecimal():
         raise InputError(f"Table '{path}' has {text!r} where a number of reads should be.")
     return int(text)
 

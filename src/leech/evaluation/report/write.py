@@ -38,6 +38,7 @@ from leech.evaluation.report.results import (
     Judged,
     Sample,
     calls_by_read,
+    distinct_names,
     read_history,
     read_json,
     read_metrics,
@@ -126,9 +127,10 @@ class _Inputs:
         """Return records by outcome of every sample and of every corpus of a library."""
         found: dict[str, Mapping[str, int]] = {sample.name: sample.ladder for sample in self.samples if sample.ladder}
         if self.corpus is not None:
-            for part in self.corpus.parts or [self.corpus]:
+            parts = list(self.corpus.parts or [self.corpus])
+            for part, name in zip(parts, distinct_names([part.path for part in parts]), strict=True):
                 labels = ", ".join(part.labels)
-                found[f"corpus {part.path.name}{f' ({labels})' if labels else ''}"] = part.manifest.counts
+                found[f"corpus {name}{f' ({labels})' if labels else ''}"] = part.manifest.counts
         return found
 
 

@@ -1,0 +1,104 @@
+"""Completion in the shell: the scripts that leech gives, and what it answers to bash."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+LEECH = "from leech.cli.main import entry_point; entry_point()"
+
+
+def ask(instruction, **variables):
+    """Run leech as the console script with a shell's question in its environment."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "_LEECH_COMPLETE": instruction, **variables}
+    return subprocess.run(
+        [sys.executable, "-c", LEECH], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def completions(line):
+    """Return what leech offers for the last word of a line, as (kind, text)."""
+    done = ask("bash_complete", COMP_WORDS=line, COMP_CWORD=str(line.count(" ")))
+    assert (done.returncode, done.stderr) == (0, "")
+    return [tuple(answer.split(",", 1)) for answer in done.stdout.splitlines() if answer]
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("leech da", ["data"]),
+        ("leech data pre", ["prepare"]),
+        ("leech ", ["data", "model", "eval", "predict", "report", "demo"]),
+        ("leech model ", ["train", "calibrate", "inspect", "benchmark"]),
+        ("leech data prepare --motif-o", ["--motif-occurrence", "--motif-offset"]),
+        ("leech data prepare --base-justify ", ["start", "center", "end"]),
+        ("leech nothing", []),
+    ],
+)
+def test_what_may_stand_next_is_offered(line, offered):
+    assert sorted(text for kind, text in completions(line) if kind == "plain") == sorted(offered)
+
+
+def test_behind_a_command_that_there_is_not_the_shell_shows_no_error():
+    completions("leech nothing mo")
+    completions("leech data nothing --")
+
+
+@pytest.mark.parametrize("line", ["leech data prepare --bam ", "leech predict --model "])
+def test_the_shell_is_asked_for_files_where_a_path_belongs(line):
+    assert completions(line) == [("file", "")]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_each_shell_gets_a_script_that_asks_leech(shell):
+    done = ask(f"{shell}_source")
+    assert done.returncode == 0
+    assert f"_LEECH_COMPLETE={shell}_complete" in done.stdout
+    if shutil.which(shell):
+        subprocess.run([shell, "-n"], input=done.stdout, text=True, check=True, timeout=20)
+
+
+def test_bash_completes_a_command_through_the_script(tmp_path):
+    program = tmp_path / "leech"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -c "{LEECH}" "$@"\n')
+    program.chmod(0o755)
+    # What readline does when the tab key is pressed behind 'leech da'. Outside of it there is no compopt.
+    script = """
+        compopt() { :; }
+        eval "$(_LEECH_COMPLETE=bash_source leech)"
+        COMP_WORDS=(leech da) COMP_CWORD=1
+        function=$(complete -p leech | sed 's/.*-F \\([^ ]*\\) .*/\\1/')
+        $function leech
+        printf '%s\\n' "${COMPREPLY[@]}"
+    """
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(
+        ["bash", "-c", script], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.stdout, done.stderr) == ("data\n", "")
+
+
+def test_an_answer_imports_nothing_heavy():
+    report = f"import sys, atexit; atexit.register(lambda: print(*sys.modules, file=sys.stderr)); {LEECH}"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "_LEECH_COMPLETE": "bash_complete"}
+    environment |= {"COMP_WORDS": "leech model train --da", "COMP_CWORD": "3"}
+    done = subprocess.run(
+        [sys.executable, "-c", report], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stdout == "plain,--data\n"
+    assert {"torch", "numpy", "pysam"} & set(done.stderr.split()) == set()
+
+
+def test_the_variable_in_the_page_is_the_one_that_leech_reads():
+    from leech.cli.main import COMPLETION_VARIABLE
+
+    page = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"_LEECH\w+", page)) == {COMPLETION_VARIABLE}
+    assert {shell for shell in ("bash", "zsh", "fish") if f"={shell}_source leech" in page} == {"bash", "zsh", "fish"}
