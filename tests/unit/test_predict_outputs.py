@@ -437,6 +437,9 @@ def test_a_control_without_its_record_or_beside_another_s_is_refused(model, sour
         ("sample\treference\tn_positive\tn_negative", "s\ta\t1\t2", "over several samples"),
         ("reference\tpositive", "a\t1", "no column 'n_positive'"),
         ("reference\tn_positive\tn_negative", "a\tmany\t2", "line 2: a count is no whole number"),
+        ("reference\tn_positive\tn_negative", "a\t-5\t2", "line 2: a count is no whole number"),
+        ("reference\tn_positive\tn_negative", "a\t²\t2", "line 2: a count is no whole number"),
+        ("reference\tn_positive\tn_negative", "a\t1\t2\na\t1\t2", "line 3 names reference 'a' a second time"),
     ],
 )
 def test_a_table_that_is_no_summary_is_no_control(model, sources, tmp_path, columns, row, message):

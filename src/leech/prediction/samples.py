@@ -213,7 +213,7 @@ def predict_samples(
             continue
         logger.info("Sample '%s', %d of %d.", sample.name, number, len(samples))
         try:
-            # What lacks reads was made by the same settings, and nothing but more reads takes its place.
+            # What is incomplete by its own account is replaced unasked.
             replaces = force or before is not None
             result = _run(model, sample, own, config, output, identity, force=replaces, progress=progress, stamp=stamp)
         except LeechError as error:
@@ -304,9 +304,9 @@ def _decisive(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _EarlierRun(NamedTuple):
-    """What an earlier command with the same settings made of a sample.
+    """What an earlier command made of a sample, with the same settings or incomplete.
 
-    :ivar is_complete: whether it had all of its reads, and made it of the same files.
+    :ivar is_complete: whether all of its reads were there and all of its files still are; else nothing is lost with it.
     """
 
     tally: Tally
@@ -336,13 +336,15 @@ def _earlier_runs(
         own = replace(sources, pod5=sample.pod5, bam=sample.bam)
         is_same = record.get("identity") == _identity(model, own, config, calling)
         lacks_reads = bool(record.get("unreadable_pod5"))
-        differences = [] if is_same else _differences(record, own, config, calling)
-        if differences or not (is_same or lacks_reads):
+        if not is_same and not lacks_reads:
+            differences = _differences(record, own, config, calling)
             others[sample.name] = (
                 "; ".join(differences) or "its input files, or what the model folder says beside its network"
             )
-        else:
-            found[sample.name] = _EarlierRun(Tally.from_mapping(record["tally"]), is_same and not lacks_reads)
+            continue
+        files = OutputFiles.plan(own, replace(config, sample=sample.name), _place(sample, config, output)).all
+        is_complete = not lacks_reads and all(file.is_file() for file in files)
+        found[sample.name] = _EarlierRun(Tally.from_mapping(record["tally"]), is_complete)
     if others:
         by_difference: dict[str, list[str]] = {}
         for name, what in others.items():

@@ -159,7 +159,7 @@ def _group_dot(
     value, interval = estimate(row.get(shown))
     if value is None:
         return None
-    reads, positive = int(row.get("num_reads", 0)), int(row.get("num_positive", 0))
+    reads, positive = int(row.get("num_reads") or 0), int(row.get("num_positive") or 0)
     enough = (min(positive, reads - positive) if shown == "auroc" else reads) >= _FEWEST_READS
     low, high = interval or (value, value)
     return Dot(place, value, low, high, enough, f"{models[place]}: {value:.3f} ({span(interval)}), {reads} reads")
@@ -292,7 +292,10 @@ def reliability_section(judged: Sequence[Judged], calibration: Mapping[str, Any]
             body += _reliability_figure(one.name, bins)
     judgement = calibration.get("test")
     if isinstance(judgement, Mapping) and {"before", "after"} <= judgement.keys():
-        bins = {f"{when} calibration": _bins(judgement[when].get("reliability") or []) for when in ("after", "before")}
+        bins = {
+            f"{when} calibration": _bins((judgement[when] or {}).get("reliability") or [])
+            for when in ("after", "before")
+        }
         kept = "which it kept" if calibration.get("kept") else "which was not kept, because it made them no better"
         body += _reliability_figure(f"calibration of the model on its test split, {kept}", bins)
     if body:
@@ -310,7 +313,8 @@ def reliability_section(judged: Sequence[Judged], calibration: Mapping[str, Any]
 
 
 def _bins(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    return [row for row in rows if row.get("mean_p") is not None and row.get("share_positive") is not None]
+    needed = ("mean_p", "share_positive", "num_reads")
+    return [row for row in rows if all(row.get(key) is not None for key in needed)]
 
 
 def _reliability_figure(name: str, bins: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[str]:

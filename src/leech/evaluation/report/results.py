@@ -24,6 +24,7 @@ from leech.data.grouping import groups_in_name
 from leech.data.reasons import NOT_A_LOSS, USED
 from leech.errors import InputError
 from leech.evaluation.intervals import Interval, wilson
+from leech.evaluation.report.form import require_form
 
 NUM_LEVELS = 256
 """Values of ``cl``."""
@@ -96,6 +97,7 @@ class Sample:
     :ivar histogram: called reads by ``cl``, 256 counts; None where no file tells.
     :ivar labels: of the negative and the positive state; None where no file tells.
     :ivar record: the run's ``predict.json``; empty without one.
+    :ivar corrected: fractions of all references together by name, those that predict could work out.
     :ivar groups: corrected fractions by amino acid and name; empty where no file tells.
     """
 
@@ -107,6 +109,7 @@ class Sample:
     threshold_cl: int | None
     labels: tuple[str, str] | None
     record: Mapping[str, Any]
+    corrected: Mapping[str, Fraction]
     groups: Mapping[str, Mapping[str, Fraction]]
 
     @property
@@ -115,13 +118,7 @@ class Sample:
         positive, negative = (sum(getattr(one, side) for one in self.references) for side in ("positive", "negative"))
         known = [one.no_call for one in self.references if one.no_call is not None]
         no_call = sum(known) if len(known) == len(self.references) else None
-        told = {name: estimate(_part(self.record, "total").get(name)) for name in _telling(self.record)}
-        corrected = {
-            name: Fraction(value, limits)
-            for name, (value, limits) in told.items()
-            if value is not None and limits is not None
-        }
-        return ReferenceCalls("all", "", positive, negative, no_call, positive + negative >= MIN_DEPTH, corrected)
+        return ReferenceCalls("all", "", positive, negative, no_call, positive + negative >= MIN_DEPTH, self.corrected)
 
 
 @dataclass(frozen=True)
@@ -196,6 +193,7 @@ def read_metrics(paths: Sequence[Path]) -> list[Judged]:
                 f"{' and '.join(map(str, _METRICS_VERSIONS))}.",
                 hint="Run 'leech eval test' again.",
             )
+        require_form(content, path)
         counts = _part(content, "score_counts")
         sides = tuple(_levels(counts.get(side), path) for side in ("negative", "positive")) if counts else None
         judged.append(Judged(name, path, content, sides))  # type: ignore[arg-type]
@@ -211,7 +209,10 @@ def _levels(numbers: Any, path: Path) -> tuple[int, ...]:
 def _whole(value: Any, path: Path) -> int:
     # Larger ones are no numbers of reads, and no doubles either.
     if not isinstance(value, int) or not 0 <= value < 2**53:
-        raise InputError(f"'{path}' has {json.dumps(value):.40} where a number of reads should be.")
+        raise InputError(
+            f"'{path}' has {json.dumps(value):.40} where a number of reads should be.",
+            hint="Make it again; such files are not edited.",
+        )
     return value
 
 
@@ -343,6 +344,7 @@ def _read_sample(folder: Path, name: str) -> Sample:
         else _from_totals(totals, lost if ladder else None)
     )
     groups = folder / f"{name}.{_TABLES[0]}.amino_acid.tsv.gz"
+    require_form({"threshold_cl": record.get("threshold_cl")}, record_path)
     labels, threshold = record.get("labels"), record.get("threshold_cl")
     return Sample(
         name=name,
@@ -353,6 +355,7 @@ def _read_sample(folder: Path, name: str) -> Sample:
         threshold_cl=threshold if isinstance(threshold, int) else None,
         labels=(str(labels[0]), str(labels[1])) if isinstance(labels, list) and len(labels) == 2 else None,
         record=record,
+        corrected=_of_all(record, record_path),
         groups={
             row["amino_acid"]: _corrected(row, _telling(record), groups) for row in table_rows(groups, ("amino_acid",))
         }
@@ -381,6 +384,23 @@ def _telling(record: Mapping[str, Any]) -> tuple[str, ...]:
     rates = _part(_part(record, "corrections"), "call_rates")
     repeats = bool(rates) and rates.get("positive") == rates.get("negative")
     return tuple(name for name in CORRECTED if not (repeats and name == "no_call_corrected"))
+
+
+def _of_all(record: Mapping[str, Any], path: Path) -> dict[str, Fraction]:
+    found = {}
+    for name in _telling(record):
+        written = _part(record, "total").get(name)
+        if written is None:
+            continue
+        limits = written.get("interval") if isinstance(written, Mapping) else None
+        cells = [written["value"], *limits] if isinstance(limits, list) and "value" in written else []
+        if len(cells) != 3 or not all(isinstance(cell, (int, float)) and 0 <= cell <= 1 for cell in cells):
+            raise InputError(
+                f"'{path}' has {json.dumps(written):.40} where the corrected fraction of all reads should be.",
+                hint="Make it again; such files are not edited.",
+            )
+        found[name] = Fraction(cells[0], Interval(cells[1], cells[2]))
+    return found
 
 
 def _corrected(row: Mapping[str, str], names: Sequence[str], path: Path) -> dict[str, Fraction]:

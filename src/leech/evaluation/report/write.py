@@ -25,6 +25,7 @@ from leech.data.squiggle import View, view
 from leech.errors import ConfigError, InputError
 from leech.evaluation.config import ReportConfig
 from leech.evaluation.report.charts import heat_style
+from leech.evaluation.report.form import require_form
 from leech.evaluation.report.models import (
     curves_section,
     groups_section,
@@ -148,7 +149,11 @@ def _read_model(folder: Path) -> dict[str, Any]:
 
 def _read_calibration(folder: Path) -> dict[str, Any]:
     path = folder / "calibration.json"
-    return read_json(path, "the record of a calibration") if path.is_file() else {}
+    if not path.is_file():
+        return {}
+    content = read_json(path, "the record of a calibration")
+    require_form(content, path)
+    return content
 
 
 def report(config: ReportConfig, output: Path, *, force: bool, stamp: Stamp) -> Report:
