@@ -410,7 +410,7 @@ def test_signal_is_shown_by_call_beside_truth_where_calls_are_given(tmp_path):
     }
     _, page = made(tmp_path, corpus=tmp_path / "m", scores=[tmp_path / "s.tsv"])
     columns = page.downloads()["dwell-by-call.tsv"][0]
-    assert {f"dwell {one.label}" for one in seen.labels} <= set(columns)
+    assert {f"{what} {one.label}" for one in seen.labels for what in ("dwell", "reads")} <= set(columns)
 
 
 def test_training_curves_and_provenance_come_from_the_model(tmp_path):
@@ -487,6 +487,15 @@ def test_a_drawn_read_is_a_file_of_its_own_with_every_base(tmp_path, merged):
     assert drawn.open == []
     letters = "".join(base.letter for base in result.chunks[0].bases)
     assert "".join(word for word in drawn.words if word in set("ACGTN")) == letters
+    # The file stands without a caption: which read it is, what the lines are and what is counted can be read on it.
+    words = " ".join(drawn.words)
+    shown = [attributes for tag, attributes in drawn.tags if tag == "text"]
+    assert any(read_id in word and "row 3" in word for word in drawn.words)
+    assert "Shaded: the focus base." in words
+    assert "samples from the start of the window" in words
+    # A word of n characters is about 6.7 n wide; the last number stands whole within the drawing.
+    last = max(float(attributes["x"]) for attributes in shown if attributes["text-anchor"] == "middle")
+    assert last + 6.7 * 3 / 2 < 900 - 10
     # The run has 4000 samples a second, so a base of n samples lasts n / 4 ms.
     (table,) = result.tables()
     assert all(float(row[5]) == pytest.approx(int(row[4]) / 4, abs=0.01) for row in table.rows)

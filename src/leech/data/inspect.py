@@ -91,7 +91,7 @@ class Inspection:
         }
 
     def tables(self) -> list[Table]:
-        """Return overview, counts, geometry, means by label and the ladder of counts."""
+        """Return overview, counts, geometry, medians by label and the ladder of counts."""
         manifest, recipe = self.corpus.manifest, self.corpus.recipe
         overview = (
             ("path", str(self.corpus.path)),
@@ -149,12 +149,13 @@ def _view_tables(seen: View) -> list[Table]:
         for one in seen.labels
     ]
     columns = ("label", "looked at", *(name.replace("_", " ") for name in (*shares, *spreads)))
-    means = tuple(
+    medians = tuple(
         (
             str(offset),
             letter,
             *(_number(one.level[place], 2) for one in seen.labels),
             *(_number(one.dwell[place], 1) for one in seen.labels),
+            *(str(one.base_reads[place]) for one in seen.labels),
         )
         for place, (offset, letter) in enumerate(zip(seen.offsets, seen.letters, strict=True))
     )
@@ -163,9 +164,9 @@ def _view_tables(seen: View) -> list[Table]:
     return [
         Table(title="Windows (spreads: median, 5 % to 95 %)", columns=columns, rows=tuple(rows)),
         Table(
-            title=f"Mean level and dwell in samples around the focus, over {over}",
-            columns=("offset", "base", *(f"level {name}" for name in names), *(f"dwell {name}" for name in names)),
-            rows=means,
+            title=f"Median level and dwell in samples around the focus, over {over}",
+            columns=("offset", "base", *(f"{what} {name}" for what in ("level", "dwell", "reads") for name in names)),
+            rows=medians,
         ),
     ]
 
