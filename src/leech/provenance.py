@@ -275,6 +275,16 @@ def _files_below(folder: Path) -> Iterator[Path]:
         yield from (file for file in (Path(place, name) for name in files) if file.is_file())
 
 
+def distinct_names(paths: Sequence[Path], suffix: str = "") -> list[str]:
+    """Return what to call each file: its name, with as much of its folders as it takes to tell it from the others."""
+    stems = [path.absolute().with_name(path.name.removesuffix(suffix)).parts for path in paths]
+    for depth in range(1, max(map(len, stems), default=0) + 1):
+        names = ["/".join(parts[-depth:]) for parts in stems]
+        if len(set(names)) == len(names):
+            return names
+    return [str(path) for path in paths]
+
+
 def digest_of(content: Mapping[str, Any]) -> str:
     """Return ``sha256:<hex>`` over the canonical JSON of plain types: keys sorted, no white space."""
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))

@@ -231,7 +231,25 @@ def test_a_corpus_without_labels_is_shown_without_inventing_one(tmp_path):
     content = result.to_mapping()
     assert content["chunks"][0]["label"] is None
     assert [one["label"] for one in content["view"]["labels"]] == [None]
+    tables = {table.title: table for table in result.tables()}
+    assert tables["Chunks"].rows == (("(none)", "3"),)
+    assert tables["Motif in the alignment"].rows == (("(none)", "no indel", "3"),)
     assert "no label" in (tmp_path / "page.html").read_text()
+
+
+def test_refinement_of_every_source_of_a_merged_corpus_is_shown(tmp_path):
+    told = {"refined": 3, "kept_moves": 1, "unrefinable": 0, "refined_share": 0.75}
+    told |= {"correlation_before": 0.5, "correlation_after": 0.75}
+    parts = [write(tmp_path / label, chunks(20, seed=seed, label=label)) for seed, label in enumerate(("yes", "no"))]
+    manifest = json.loads((parts[0] / "manifest.json").read_text())
+    rewrite_manifest(parts[0], {**manifest, "settings": {"refinement": told}})
+    merge(parts, build(MergeConfig, {}), tmp_path / "m", force=False, stamp=STAMP)
+    result = inspect(tmp_path / "m", InspectConfig(), force=False, stamp=STAMP)
+    (table,) = (table for table in result.tables() if table.title == "Boundary refinement")
+    assert [row[1] for row in table.rows] == ["3 (75.0%)", "1 (25.0%)", "0 (0.0%)", "0.500", "0.750"]
+    assert [one["refinement"] for one in result.to_mapping()["records"] if "refinement" in one] == [told]
+    plain = inspect(parts[1], InspectConfig(), force=False, stamp=STAMP)
+    assert "Boundary refinement" not in [table.title for table in plain.tables()]
 
 
 class Reader(HTMLParser):

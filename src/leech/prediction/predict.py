@@ -21,11 +21,10 @@ from numpy.typing import NDArray
 
 from leech.config import to_mapping
 from leech.console import Progress, Table, Task, format_duration, logger
-from leech.data.accounts import ladder_table, refuse_incomplete
+from leech.data.accounts import ladder_table, refinement_table, refuse_incomplete
 from leech.data.config import ReadSources
 from leech.data.corpus import stored_table
 from leech.data.pod5 import BadFile
-from leech.data.prepare import refinement_tables
 from leech.data.reasons import USED, Counts
 from leech.data.refine import RefinementTally
 from leech.data.sites import sites_for_model
@@ -128,7 +127,7 @@ class PredictResult:
         return [
             shown(self.summarised, self.labels, f"Calls at cl >= {self.threshold}"),
             ladder_table(self.counts),
-            *refinement_tables(self.refinement),
+            *([] if self.refinement is None else [refinement_table({"": self.refinement.to_mapping()})]),
         ]
 
 

@@ -24,6 +24,7 @@ from leech.data.grouping import groups_in_name
 from leech.data.reasons import NOT_A_LOSS, USED
 from leech.errors import InputError
 from leech.evaluation.intervals import Interval, wilson
+from leech.provenance import distinct_names
 
 NUM_LEVELS = 256
 """Values of ``cl``."""
@@ -187,16 +188,6 @@ def _levels(numbers: Any, path: Path) -> tuple[int, ...]:
     if not isinstance(numbers, list) or len(numbers) != NUM_LEVELS:
         raise InputError(f"'{path}' does not hold {NUM_LEVELS} counts by cl where it should.")
     return tuple(int(number) for number in numbers)
-
-
-def distinct_names(paths: Sequence[Path], suffix: str = "") -> list[str]:
-    """Return what to call each file: its name, with as much of its folders as it takes to tell it from the others."""
-    stems = [path.absolute().with_name(path.name.removesuffix(suffix)).parts for path in paths]
-    for depth in range(1, max(map(len, stems), default=0) + 1):
-        names = ["/".join(parts[-depth:]) for parts in stems]
-        if len(set(names)) == len(names):
-            return names
-    return [str(path) for path in paths]
 
 
 def read_scores(paths: Sequence[Path]) -> list[Judged]:

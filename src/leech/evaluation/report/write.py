@@ -38,7 +38,6 @@ from leech.evaluation.report.results import (
     Judged,
     Sample,
     calls_by_read,
-    distinct_names,
     read_history,
     read_json,
     read_metrics,
@@ -48,7 +47,7 @@ from leech.evaluation.report.results import (
 from leech.evaluation.report.samples import attrition_section, charging_sections, samples_section, state_names
 from leech.evaluation.report.section import Section
 from leech.evaluation.report.signal import examples_section, signal_section, view_by_call
-from leech.provenance import Stamp, atomic_file
+from leech.provenance import Stamp, atomic_file, distinct_names
 
 _STYLE = """
 .lacking { color: #555; font-style: italic } nav ul { columns: 14em auto; padding-left: 1.2em }
