@@ -403,7 +403,7 @@ def test_the_console_script_runs_the_same_command_line():
         (["data", "merge", "a", "-o", "out", "--split", "0.5", "0.5", "0.5"], "must sum to 1"),
         (
             ["model", "train", "--data", "d", "-o", "out", "--epochs", "0"],
-            "'epochs' must be between 1 and 100000, got 0",
+            "error: --epochs must be between 1 and 100000, got 0",
         ),
         (["data", "prepare", "-o", "out"], "Missing option '--pod5'"),
     ],
