@@ -166,6 +166,13 @@ def test_metrics_curves_and_bins_are_those_of_the_file(tmp_path):
     assert rates["200"] == ["0.7500", "0.2500", "0.7500"]
     assert rates["1"] == ["1.0000", "1.0000", "0.5000"]
     assert rates["251"] == ["0.0000", "0.0000", ""]
+    caption = next(word for word in page.words if word.startswith("Precision and recall"))
+    assert caption.endswith(" Up to recall 0.50 (m) reads share the highest score, so the line is level there.")
+    # The first of the curve's points is that at recall 0: the left side of the frame, 54, as high as the next one.
+    drawing = (tmp_path / "report.html").read_text().split("<title>Precision-recall curve</title>")[1]
+    first, second = re.search(r'<polyline points="([^"]*)"', drawing)[1].split()[:2]
+    assert first.split(",")[0] == "54.0" != second.split(",")[0]
+    assert first.split(",")[1] == second.split(",")[1]
     # 200 // 8 * 8 = 200: no positive there but one at 210 in 208-215.
     assert ["208", "215", "0", "1"] in downloads["scores-m.tsv"]
     assert [row[3:6] for row in downloads["reliability-m.tsv"]] == [

@@ -53,6 +53,7 @@ _STYLE = """
 .lacking { color: #555; font-style: italic } nav ul { columns: 14em auto; padding-left: 1.2em }
 figure svg { max-width: 46em; display: block } .wide > svg { max-width: none }
 .numbers { margin: -.8em 0 1.6em; font-size: .9em } .numbers .wide { max-height: 30em; overflow: auto }
+#provenance td { min-width: 7em; vertical-align: top } #provenance td:first-child { overflow-wrap: normal }
 @media print { nav, .numbers { display: none } section { break-inside: auto } }
 """
 
