@@ -20,7 +20,7 @@ from leech.data.compose import merge
 from leech.data.config import InspectConfig, MergeConfig
 from leech.data.corpus import SPLITS, UNUSED_CODE, ChunkArrays, Corpus, column_layout
 from leech.data.inspect import inspect
-from leech.data.page import median_dwell, median_signal
+from leech.data.page import mean_dwell, median_signal
 from leech.data.recipe import Recipe
 from leech.data.squiggle import POINTS_PER_BASE, view
 from leech.errors import InputError
@@ -114,7 +114,7 @@ def test_the_median_signal_is_read_base_by_base(tmp_path):
     assert one.signal_low.tolist() == np.repeat([2, 3, 4, 5, 6], POINTS_PER_BASE).tolist()
     assert one.signal_high.tolist() == np.repeat([4, 3, 4, 5, 6], POINTS_PER_BASE).tolist()
     assert one.signal_reads.tolist() == [2] * 5 * POINTS_PER_BASE
-    assert one.dwell.tolist() == [10] * 5
+    assert one.dwell == pytest.approx([10] * 5)
 
 
 def test_labels_do_not_differ_by_which_references_they_hold_more_of(tmp_path):
@@ -142,6 +142,14 @@ def test_one_wild_read_moves_neither_the_line_nor_the_band(tmp_path):
         assert set(values.tolist()) == {1}
 
 
+def test_dwell_is_averaged_by_its_logarithm(tmp_path):
+    batch = stepped([[1] * 9] * 4, "a", ["x", "x", "x", "y"])
+    batch.columns["dwell"][:, 4] = [8, 8, 64, 4]
+    (one,) = seen(tmp_path / "c", batch).labels
+    # Powers of two: (3 + 3 + 6) / 3 = 4 for x and 2 for y, which weigh the same: 2^3.
+    assert one.dwell[2] == pytest.approx(8)
+
+
 def test_points_that_few_reads_reach_are_counted_and_not_drawn(tmp_path):
     batch = stepped([[1] * 9] * 5, "a", ["x"] * 5)
     # Base -2 lies at samples 10 to 20, base -1 at 20 to 30: two of five reads have the first, four the second.
@@ -156,7 +164,7 @@ def test_points_that_few_reads_reach_are_counted_and_not_drawn(tmp_path):
     assert one.enough(one.base_reads).tolist() == [False, True, True, True, True]
     told = one.to_mapping()
     assert (told["median_level"][0], told["reads_base"][0], told["reads_averaged"]) == (1, 2, 5)
-    assert median_dwell(result).count("<circle") == 4
+    assert mean_dwell(result).count("<circle") == 4
     (line,) = re.findall(r'<polyline points="([^"]*)"', median_signal(result))
     assert len(line.split()) == 4 * POINTS_PER_BASE
 
@@ -311,7 +319,7 @@ def test_the_command_prints_tables_or_json(tmp_path, capsys):
     assert main(["data", "inspect", str(path)]) == 0
     out = capsys.readouterr().out
     assert "Chunks by reference\nlabel  reference  flow cell  chunks\na      x          F               3\n" in out
-    assert "Median level and dwell in samples around the focus, over 1 shared references" in out
+    assert "Level (median) and dwell in samples (geometric mean) around the focus, over 1 shared references" in out
 
 
 def test_codes_that_mean_nothing_are_refused(tmp_path):

@@ -131,7 +131,7 @@ class InspectConfig:
 
     html: Path | None = knob(None, help="Page to write, one file with all tables and figures in it.")
     sample: int = knob(
-        10000, minimum=0, help="Chunks looked at one by one for geometry, levels and medians, as many of every label."
+        10000, minimum=0, help="Chunks looked at one by one for geometry, levels and dwell, as many of every label."
     )
     examples: int = knob(
         3,

@@ -174,7 +174,7 @@ def _view_tables(seen: View) -> list[Table]:
     return [
         Table(title="Windows (spreads: median, 5 % to 95 %)", columns=columns, rows=tuple(rows)),
         Table(
-            title=f"Median level and dwell in samples around the focus, over {over}",
+            title=f"Level (median) and dwell in samples (geometric mean) around the focus, over {over}",
             columns=("offset", "base", *(f"{what} {name}" for what in ("level", "dwell", "reads") for name in names)),
             rows=medians,
         ),

@@ -54,7 +54,7 @@ def _figures(view: View) -> Iterable[str]:
         return
     yield "<h2>Signal around the focus, median by label</h2>"
     yield signal_figure(view)
-    yield "<h2>Dwell around the focus, median by label</h2>"
+    yield "<h2>Dwell around the focus, geometric mean by label</h2>"
     yield dwell_figure(view)
     if view.examples:
         yield "<h2>Examples</h2>"
@@ -69,8 +69,8 @@ def signal_figure(view: View) -> str:
 
 
 def dwell_figure(view: View) -> str:
-    """Return the median dwell of every label with its key and caption."""
-    return figure(median_dwell(view), f"{_averaged(view)}. {_LEFT_OUT}", _key(view), wide=True)
+    """Return the mean dwell of every label with its key and caption."""
+    return figure(mean_dwell(view), f"{_averaged(view, 'Geometric mean')}. {_LEFT_OUT}", _key(view), wide=True)
 
 
 def example_figure(example: Example, view: View) -> str:
@@ -86,10 +86,10 @@ def caption_of(example: Example) -> str:
     return f"{example.label or 'no label'} · {example.reference} · read {example.read_id} · row {example.row}"
 
 
-def _averaged(view: View) -> str:
+def _averaged(view: View, what: str = "Median") -> str:
     if view.num_references:
-        return f"Median over the reads of {view.num_references} references that every label has, each weighing the same"
-    return "Median over reads. The labels have no reference in common, so each has its own: differences may be the sequence's"
+        return f"{what} over the reads of {view.num_references} references that every label has, each weighing the same"
+    return f"{what} over reads. The labels have no reference in common, so each has its own: differences may be the sequence's"
 
 
 def _key(view: View) -> str:
@@ -118,8 +118,8 @@ def median_signal(view: View) -> str:
     )
 
 
-def median_dwell(view: View) -> str:
-    """Draw the median dwell of every label, base by base."""
+def mean_dwell(view: View) -> str:
+    """Draw the geometric mean of the dwell of every label, base by base."""
     x = FRAME.across(0, len(view.offsets))
     dwells = [np.where(one.enough(one.base_reads), one.dwell, np.nan) for one in view.labels]
     y = vertical([*dwells, np.zeros(1)], FRAME)
@@ -132,7 +132,11 @@ def median_dwell(view: View) -> str:
             for place, value in zip(places, dwell, strict=True)
             if np.isfinite(value)
         ]
-    return svg("Median dwell by label, in samples", [*_bases(view, x), *axis(y, "samples", FRAME), *drawn], FRAME)
+    return svg(
+        "Geometric mean of the dwell by label, in samples",
+        [*_bases(view, x), *axis(y, "samples", FRAME), *drawn],
+        FRAME,
+    )
 
 
 def _bases(view: View, x: Scale) -> Iterable[str]:

@@ -85,9 +85,9 @@ class LabelView:
         level means with expected levels.
     :ivar signal: median normalised signal over reads, ``POINTS_PER_BASE`` points per feature base, NaN where there is none;
         ``signal_low`` and ``signal_high`` are the 16 % and 84 % quantiles, ``signal_reads`` how many reads reach a point.
-    :ivar level: median normalised level of every feature base; ``dwell`` likewise in samples; ``base_reads`` are the reads
-        that have the base.
-    :ivar num_averaged: reads that could be in those medians: those of the references averaged.
+    :ivar level: median normalised level of every feature base; ``dwell`` is the geometric mean over reads, in samples, because
+        moves come in strides and medians of them hardly move; ``base_reads`` are the reads that have the base.
+    :ivar num_averaged: reads that could be in those: those of the references averaged.
     """
 
     label: str
@@ -120,7 +120,7 @@ class LabelView:
             "high_signal": _plain(self.signal_high),
             "reads_signal": self.signal_reads.tolist(),
             "median_level": _plain(self.level),
-            "median_dwell": _plain(self.dwell),
+            "geometric_mean_dwell": _plain(self.dwell),
             "reads_base": self.base_reads.tolist(),
         }
 
@@ -360,7 +360,7 @@ def _label_view(label: str, tally: _Tally, common: list[int], recipe: Recipe) ->
     low, middle, high = _quantiles(kept)
     reads = np.isfinite(np.concatenate(kept)).sum(axis=0)
     num_points = recipe.num_feature_bases * POINTS_PER_BASE
-    level, dwell = np.split(middle[num_points:], 2)
+    logs = [np.log(values[:, num_points + recipe.num_feature_bases :].astype(np.float64)) for values in kept]
     return LabelView(
         label=label,
         num_chunks=len(tally.shares["full_window"]),
@@ -370,11 +370,18 @@ def _label_view(label: str, tally: _Tally, common: list[int], recipe: Recipe) ->
         signal_low=low[:num_points],
         signal_high=high[:num_points],
         signal_reads=reads[:num_points],
-        level=level,
-        dwell=dwell,
+        level=middle[num_points : num_points + recipe.num_feature_bases],
+        dwell=np.exp(_average(np.array([_average(values) for values in logs]))),
         base_reads=reads[num_points : num_points + recipe.num_feature_bases],
         num_averaged=sum(map(len, kept)),
     )
+
+
+def _average(values: NDArray[Any]) -> Floats:
+    """Return the mean of every column over the rows that have a number there; NaN where none has."""
+    known = np.isfinite(values)
+    total = np.where(known, values, 0).sum(axis=0, dtype=np.float64)
+    return np.where(known.any(axis=0), total / np.maximum(known.sum(axis=0), 1), np.nan)
 
 
 def _quantiles(groups: list[NDArray[np.float32]]) -> Floats:

@@ -1,4 +1,4 @@
-"""The parts of the report about the signal itself: medians around the site by state, and single reads.
+"""The parts of the report about the signal itself: what it looks like around the site by state, and single reads.
 
 Hides: which tables and figures these are. Belongs here: what is shown of a corpus; the numbers come from
 ``data/squiggle.py``, the drawings from ``data/page.py``. Invariants: every drawing's numbers stand under it.
@@ -48,7 +48,7 @@ def view_by_call(corpus: Corpus, calls: Mapping[bytes, str], num_chunks: int, se
 
 
 def signal_section(view: View | None, by_call: View | None) -> Section:
-    """Return median signal and dwell around the site, by truth and, where calls are known, by truth and call."""
+    """Return signal and dwell around the site, by truth and, where calls are known, by truth and call."""
     body: list[str] = []
     for one, ending, title in (
         (view, "", "By state"),
@@ -93,7 +93,7 @@ def _signal_table(view: View) -> Table:
 
 
 def _base_table(view: View) -> Table:
-    """Return a row per base around the site: median level and dwell by state, and the reads that have it."""
+    """Return a row per base around the site: median level and mean dwell by state, and the reads that have it."""
     names = [one.label or "no label" for one in view.labels]
     rows = []
     for place, (offset, letter) in enumerate(zip(view.offsets, view.letters, strict=True)):
@@ -102,7 +102,7 @@ def _base_table(view: View) -> Table:
             cells += [_cell(float(one.level[place])), _cell(float(one.dwell[place])), str(one.base_reads[place])]
         rows.append((str(offset), letter, *cells))
     columns = ("offset", "base", *(f"{what} {name}" for name in names for what in ("level", "dwell", "reads")))
-    return Table(title="median level and dwell in samples", columns=columns, rows=tuple(rows))
+    return Table(title="level (median) and dwell in samples (geometric mean)", columns=columns, rows=tuple(rows))
 
 
 def _cell(value: float) -> str:
