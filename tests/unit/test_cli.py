@@ -50,7 +50,7 @@ CORES = {
     "model train": ("leech.training.train", "train", ("--data", "corpus", "-o", "out")),
     "model benchmark": ("leech.training.benchmark", "benchmark", ("--data", "corpus")),
     "model calibrate": ("leech.evaluation.calibrate", "calibrate", ("--model", "m", "--data", "corpus", "-o", "out")),
-    "model inspect": ("leech.models.bundle", "describe", ("model",)),
+    "model inspect": ("leech.models.description", "describe", ("model",)),
     "eval test": ("leech.evaluation.evaluate", "evaluate", ("--model", "m", "--data", "corpus", "-o", "out")),
     "eval compare": ("leech.evaluation.compare", "compare", ("a", "b", "--data", "corpus", "-o", "out")),
     "predict": ("leech.prediction.predict", "predict", ("--model", "m", *READS, "-o", "out")),

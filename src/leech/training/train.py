@@ -27,7 +27,8 @@ from leech.console import Task as ProgressTask
 from leech.data.corpus import Corpus
 from leech.errors import InputError, MismatchError
 from leech.evaluation.verdict import warn_unchecked
-from leech.models.bundle import ModelBundle, describe, save_bundle
+from leech.models.bundle import ModelBundle, save_bundle
+from leech.models.description import describe
 from leech.models.spec import ArchitectureSpec, build_network, load_architecture
 from leech.provenance import Stamp, atomic_folder, require_free
 from leech.training.checkpoints import Kept
