@@ -254,7 +254,18 @@ def _fit(
             clock=time.perf_counter,
             stop=stop,
         )
-        return fit(task, config, plan, world, hooks, file)
+        fitted = fit(task, config, plan, world, hooks, file)
+    last = fitted.records[-1]
+    if world.is_first and last.step < plan.num_steps:
+        logger.info(
+            "Stopped early at step %d of %d, %d evaluations after the best one; kept the weights of epoch %d of %d.",
+            last.step,
+            plan.num_steps,
+            fitted.kept.num_since,
+            fitted.kept.epoch,
+            last.epoch,
+        )
+    return fitted
 
 
 def _write(
