@@ -1,13 +1,17 @@
-"""``leech data prepare`` against ``remora dataset prepare``, the maker's tool for signal around a base, on the same reads.
+"""``leech data prepare`` and ``leech predict`` against the maker's tool for signal around a base, remora, on the same reads.
 
     python benchmarks/bench_peer.py REMORA [--reads 4000] [--runs 3] [--write]
 
 REMORA is the peer's executable, which wants an environment of its own (numpy below 2). Both cut one window of 225 + 225
 samples around the same base of the reference, from the same simulated POD5 and the same BAM, to which MD tags are added
 because the peer reads the reference from them; with 1 and with 2 workers, without and with refinement by the same k-mer
-table. They run in turns, each as a user would start it, and medians are compared: seconds of wall clock, which a busy machine
-stretches, and processor seconds of all processes together, which it stretches less. Start-up counts for both; what is left
-of the rates without it is estimated from a run of both on 50 reads.
+table. Then both call the reads of one library with a network trained for one pass over 600 reads of each state: leech's
+default one, and for the peer the small convolutional one below, since its package brings none to train (its size, and
+leech's, are in the report; accuracy is not compared).
+
+They run in turns, each as a user would start it, and medians are compared: seconds of wall clock, which a busy machine
+stretches, and processor seconds of all processes together, which it stretches less. Start-up counts for both; the last
+column leaves out what both take for 50 reads.
 """
 
 from __future__ import annotations
@@ -26,6 +30,27 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pysam
+
+PEER_NETWORK = """
+import torch
+from torch import nn
+
+class network(nn.Module):
+    _variable_width_possible = False
+
+    def __init__(self, size=64, kmer_len=9, num_out=2):
+        super().__init__()
+        def branch(channels):
+            return nn.Sequential(nn.Conv1d(channels, size, 11, padding=5), nn.SiLU(),
+                                 nn.Conv1d(size, size, 9, stride=3, padding=4), nn.SiLU())
+        self.signal, self.sequence = branch(1), branch(4 * kmer_len)
+        self.both = nn.Sequential(nn.Conv1d(2 * size, size, 5, padding=2), nn.SiLU(),
+                                  nn.Conv1d(size, size, 5, stride=2, padding=2), nn.SiLU(),
+                                  nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(size, num_out))
+
+    def forward(self, sigs, seqs):
+        return self.both(torch.cat([self.signal(sigs), self.sequence(seqs)], 1))
+"""
 
 LEECH = Path(sys.executable).parent / "leech"
 WINDOW = 225
@@ -71,9 +96,10 @@ def mismatches(record: pysam.AlignedSegment, reference: str) -> str:
     return "".join(words) + str(matches)
 
 
-def simulate(folder: Path, reads: int) -> Path:
-    command = [str(LEECH), "data", "simulate", "-o", str(folder)]
-    run([*command, "--reads", str(reads), "--pod5-reads", str(reads), "-q"])
+def simulate(folder: Path, reads: int, charged: float = 0.5) -> Path:
+    command = [str(LEECH), "data", "simulate", "-o", str(folder), "--charged-fraction", str(charged), "-q"]
+    command += ["--seed", str(reads + int(100 * charged))]
+    run([*command, "--reads", str(reads), "--pod5-reads", str(reads)])
     with pysam.FastxFile(str(folder / "reference.fa")) as file:
         references = {entry.name: (entry.sequence or "").upper() for entry in file}
     with (
@@ -111,6 +137,91 @@ def peer_levels(library: Path) -> None:
     (library / "peer_levels.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
 
 
+def in_turns(tools: dict[str, Callable[[Path], list[str]]], library: Path, small: Path, reads: int, runs: int) -> str:
+    """Run both tools and return the rates and ratios as cells of a table."""
+    took: dict[str, list[Took]] = {name: [] for name in tools}
+    for _ in range(runs):
+        for name, command in tools.items():
+            took[name].append(run(command(library)))
+    start = {name: run(command(small)) for name, command in tools.items()}
+    whole = {name: Took(*(statistics.median(part) for part in zip(*took[name], strict=True))) for name in tools}
+    net = {name: max(whole[name].cpu - start[name].cpu, 1e-3) for name in tools}
+    return (
+        f"{reads / whole['leech'].wall:.0f} | {reads / whole['remora'].wall:.0f} | "
+        f"{whole['remora'].wall / whole['leech'].wall:.1f} | {whole['remora'].cpu / whole['leech'].cpu:.1f} | "
+        f"{net['remora'] / net['leech']:.1f} |"
+    )
+
+
+def train_both(remora: str, folder: Path) -> tuple[Path, Path]:
+    """Train both tools' networks on the same two libraries; return leech's folder and the peer's model file."""
+    corpora, datasets = [], []
+    for state, charged in (("uncharged", 0.0), ("charged", 1.0)):
+        library = simulate(folder / state, 600, charged)
+        corpora.append(str(folder / f"{state}.corpus"))
+        command = ours(library, Path(corpora[-1]), 1, refined=False)
+        run([*command[: command.index("x")], state, *command[command.index("x") + 1 :]])
+        datasets.append(str(folder / f"{state}.dataset"))
+        command = peers(remora, library, Path(datasets[-1]), 1, refined=False)
+        if charged:
+            place = command.index("--mod-base-control")
+            command[place : place + 1] = ["--mod-base", "c", "charged"]
+        run(command)
+    model, corpus = folder / "model", folder / "corpus"
+    merged = [
+        "data",
+        "merge",
+        *corpora,
+        "-o",
+        str(corpus),
+        "--positive-label",
+        "charged",
+        "--split",
+        "0.7",
+        "0.15",
+        "0.15",
+    ]
+    run([str(LEECH), *merged, "-q"])
+    run(
+        [
+            str(LEECH),
+            "model",
+            "train",
+            "--data",
+            str(corpus),
+            "-o",
+            str(model),
+            "--epochs",
+            "1",
+            "--device",
+            "cpu",
+            "-q",
+        ]
+    )
+    network, config = folder / "network.py", folder / "config.jsn"
+    network.write_text(PEER_NETWORK, encoding="utf-8")
+    run([remora, "dataset", "make_config", str(config), *datasets, "--dataset-weights", "1", "1"])
+    trained = [remora, "model", "train", str(config), "--model", str(network), "--output-path", str(folder / "peer")]
+    trained += ["--overwrite", "--epochs", "1", "--chunks-per-epoch", "512", "--batch-size", "64", "--device", "cpu"]
+    run([*trained, "--num-test-chunks", "256", "--chunk-context", str(WINDOW), str(WINDOW)])
+    return model, folder / "peer" / "model_best.pt"
+
+
+def compare_calls(remora: str, folder: Path, library: Path, small: Path, reads: int, runs: int) -> str:
+    model, peer = train_both(remora, folder)
+
+    def call(where: Path) -> list[str]:
+        command = [str(LEECH), "predict", "--model", str(model), "-o", str(folder / "calls.bam"), "--force", "-q"]
+        command += ["--pod5", str(where / "reads.pod5"), "--bam", str(where / "md.bam"), "--device", "cpu"]
+        return [*command, "--reference", str(where / "reference.fa"), "--workers", "1"]
+
+    def infer(where: Path) -> list[str]:
+        command = [remora, "infer", "from_pod5_and_bam", str(where / "reads.pod5"), str(where / "md.bam")]
+        return [*command, "--model", str(peer), "--out-bam", str(folder / "theirs.bam"), "--reference-anchored"]
+
+    return in_turns({"leech": call, "remora": infer}, library, small, reads, runs)
+
+
 def compare(remora: str, folder: Path, reads: int, runs: int) -> list[str]:
     library, small = simulate(folder / "library", reads), simulate(folder / "small", 50)
     for each in (library, small):
@@ -122,18 +233,9 @@ def compare(remora: str, folder: Path, reads: int, runs: int) -> list[str]:
                 "leech": lambda where: ours(where, folder / "ours", workers, refined),  # noqa: B023
                 "remora": lambda where: peers(remora, where, folder / "theirs", workers, refined),  # noqa: B023
             }
-            took: dict[str, list[Took]] = {name: [] for name in tools}
-            for _ in range(runs):
-                for name, command in tools.items():
-                    took[name].append(run(command(library)))
-            start = {name: run(command(small)) for name, command in tools.items()}
-            whole = {name: Took(*(statistics.median(part) for part in zip(*took[name], strict=True))) for name in tools}
-            net = {name: max(whole[name].cpu - start[name].cpu, 1e-3) for name in tools}
-            rows.append(
-                f"| {'yes' if refined else 'no'} | {workers} | {reads / whole['leech'].wall:.0f} | "
-                f"{reads / whole['remora'].wall:.0f} | {whole['remora'].wall / whole['leech'].wall:.1f} | "
-                f"{whole['remora'].cpu / whole['leech'].cpu:.1f} | {net['remora'] / net['leech']:.1f} |"
-            )
+            cells = in_turns(tools, library, small, reads, runs)
+            rows.append(f"| prepare{', refined' if refined else ''} | {workers} | {cells}")
+    rows.append(f"| predict | 1 | {compare_calls(remora, folder, library, small, reads, runs)}")
     return rows
 
 
@@ -153,10 +255,10 @@ def main() -> None:
     today = datetime.date.today().isoformat()
     text = "\n".join(
         [
-            f"# leech data prepare and remora dataset prepare, {today}\n",
+            f"# leech and remora, {today}\n",
             f"{given.reads} simulated reads, medians of {given.runs} runs in turns, start-up included; remora {version}; "
             f"{os.cpu_count()} cores, load average {load:.1f} before and {os.getloadavg()[0]:.1f} after.\n",
-            "| refinement | workers | leech, reads/s | remora, reads/s | ratio, wall | ratio, CPU | ratio, CPU, no start-up |",
+            "| what | workers | leech, reads/s | remora, reads/s | ratio, wall | ratio, CPU | ratio, CPU, no start-up |",
             "|---|---|---|---|---|---|---|",
             *rows,
         ]

@@ -70,6 +70,7 @@ FIXES = {
     # Reports, scores
     "it holds no JSON object": "Give the file as leech wrote it.",
     "counts by cl": "Give the file as leech wrote it.",
+    "where a number of reads should be": "Give the table as leech wrote it; what is empty there stands for no number.",
     "Scores '…'": "Give the table as 'leech eval test --scores' wrote it, of one model.",
     "in column 'cl'": "Give the table as leech wrote it.",
     "Table '…'": "Give the table as leech wrote it.",

@@ -21,7 +21,7 @@ LAYERS = (
     {"models"},
     {"evaluation", "prediction", "export"},
     {"training"},
-    {"demo"},
+    {"demo", "api"},
     {"cli"},
 )
 """From the bottom up; a module imports from layers below its own, and from its own package."""

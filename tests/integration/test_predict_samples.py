@@ -111,6 +111,32 @@ def test_the_same_command_again_runs_only_what_is_not_complete(model, sheet, cap
     assert {row["sample"] for row in rows(out / "samples.charging_summary.tsv.gz")} == {"a", "b", "c"}
 
 
+@pytest.mark.parametrize("lost", ["a.bam", "a.charging_prob.tsv.gz"])
+def test_a_sample_of_which_a_file_was_lost_is_not_complete(model, sheet, capfd, lost):
+    out = sheet.parent / "out"
+    assert main(arguments(model, sheet)) == 1
+    content = (out / "a.charging_prob.tsv.gz").read_bytes()
+    (out / lost).unlink()
+    capfd.readouterr()
+    assert main(arguments(model, sheet, "--json")) == 1
+    result = json.loads(capfd.readouterr().out)
+    assert (result["complete_already"], list(result["samples"]), list(result["failed"])) == (["b"], ["a"], ["c"])
+    assert (out / "a.bam").is_file()
+    assert (out / "a.charging_prob.tsv.gz").read_bytes() == content
+
+
+def test_a_sample_that_lacked_a_pod5_is_run_again_once_it_is_mended(model, sheet, capfd):
+    pod5 = sheet.parent / "a" / "more.pod5"
+    good = (sheet.parent / "b" / "reads.pod5").read_bytes()
+    pod5.write_bytes(good[: len(good) // 2])
+    assert main(arguments(model, sheet)) == 1
+    assert "'a': 1 of 2 POD5 files" in capfd.readouterr().err
+    pod5.write_bytes(good)
+    shutil.copy(sheet.parent / "c" / "later.bam", sheet.parent / "c" / "mappings.bam")
+    assert main(arguments(model, sheet, "--json")) == 0
+    assert list(json.loads(capfd.readouterr().out)["samples"]) == ["a", "c"]
+
+
 def test_another_threshold_is_another_run_and_replaces_nothing_unasked(model, sheet, capfd):
     assert main(arguments(model, sheet)) == 1
     capfd.readouterr()

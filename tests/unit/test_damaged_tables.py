@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,11 @@ import pytest
 from leech.data.levels import KmerTable
 from leech.data.sites import BedSites
 from leech.errors import InputError
-from leech.evaluation.report.results import read_samples, table_rows
+from leech.evaluation.report.results import read_samples, read_scores, table_rows
 from leech.evaluation.scores import load_scores
 from leech.prediction.samples import read_sheet
 from leech.prediction.tally import read_reference_groups
+from results_files import put_sample
 
 HEADER = "read_id\tparent_id\treference\tlabel\tpositive_label\tp\tcl\tcall\n"
 
@@ -61,4 +63,35 @@ def test_a_count_that_only_looks_like_a_number_is_refused(tmp_path):
     columns = "reference\tn_positive\tn_negative\tn_no_call\tenough\n"
     table.write_bytes(gzip.compress(f"{columns}tRNA\t²\t1\t0\t1\n".encode()))
     with pytest.raises(InputError, match="where a number of reads should be"):
+        read_samples([tmp_path])
+
+
+@pytest.mark.parametrize("cells", ["\tcharged\t0.9\t230\tcharged", "uncharged\tcharged\t0.9\t230\t"])
+def test_a_read_without_a_label_or_a_call_is_not_counted_as_negative(cells, tmp_path):
+    path = tmp_path / "scores.tsv"
+    path.write_text(f"{HEADER}r1\tp1\tref\t{cells}\n")
+    with pytest.raises(InputError, match="without a label or a call: line 2"):
+        load_scores(path)
+    if cells.startswith("\t"):
+        with pytest.raises(InputError, match="without a label"):
+            read_scores([path])
+
+
+def test_a_byte_order_mark_and_carriage_returns_hide_no_column(tmp_path):
+    path = tmp_path / "scores.tsv"
+    row = "r1\tp1\tref\tcharged\tcharged\t0.9\t230\tcharged\n"
+    path.write_bytes(b"\xef\xbb\xbf" + (HEADER + row).replace("\n", "\r\n").encode())
+    assert load_scores(path).read_ids == ["r1"]
+    assert [row["read_id"] for row in table_rows(path, ("read_id",))] == ["r1"]
+
+
+@pytest.mark.parametrize("value", [None, "7", -1, 1.5, 10**400, [1]])
+@pytest.mark.parametrize("key", ["counts", "cl_histogram"])
+def test_a_record_whose_counts_are_none_is_refused(key, value, tmp_path):
+    put_sample(tmp_path, "s", [("tRNA-Ala-GGC-1-1", "Ala", 3, 4, 0)])
+    path = tmp_path / "s.predict.json"
+    record = json.loads(path.read_text())
+    record[key] = {"seen": value} if key == "counts" else [value] * 256
+    path.write_text(json.dumps(record))
+    with pytest.raises(InputError, match=r"s\.predict\.json' has .* where a number of reads should be"):
         read_samples([tmp_path])

@@ -183,7 +183,7 @@ def load_scores(path: Path) -> ReadScores:
     wanted = ("read_id", "parent_id", "reference", "label", "positive_label", "p", "cl", "call")
     try:
         opener = gzip.open if path.suffix == ".gz" else open
-        with opener(path, "rt", encoding="utf-8", newline="") as file:
+        with opener(path, "rt", encoding="utf-8-sig", newline="") as file:
             table = csv.DictReader(file, delimiter="\t")
             missing = [name for name in wanted if name not in (table.fieldnames or [])]
             if missing:
@@ -197,6 +197,9 @@ def load_scores(path: Path) -> ReadScores:
                     raise InputError(
                         f"Scores '{path}' have a row that is not as wide as the header: line {table.line_num}."
                     )
+                if not row["label"] or not row["call"]:
+                    # It would count as negative.
+                    raise InputError(f"Scores '{path}' have a read without a label or a call: line {table.line_num}.")
                 rows.append(tuple(row[name] for name in wanted))
     except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"Cannot read scores '{path}': {error}.") from error

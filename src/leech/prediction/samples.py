@@ -197,15 +197,25 @@ def predict_samples(
     for number, sample in enumerate(samples, start=1):
         own = replace(sources, pod5=sample.pod5, bam=sample.bam)
         identity = _identity(model, own, config)
-        found = None if force else _complete(output / f"{sample.name}.{RECORD}", identity)
-        if found is not None:
+        found = _Earlier(None, False) if force else _earlier(own, sample, config, output, identity)
+        if found.tally is not None:
             logger.info("Sample '%s' (%d of %d) is complete: nothing to do.", sample.name, number, len(samples))
-            tallies[sample.name] = found
+            tallies[sample.name] = found.tally
             earlier.append(sample.name)
             continue
         logger.info("Sample '%s', %d of %d.", sample.name, number, len(samples))
         try:
-            result = _run(model, sample, own, config, output, identity, force=force, progress=progress, stamp=stamp)
+            result = _run(
+                model,
+                sample,
+                own,
+                config,
+                output,
+                identity,
+                force=force or found.is_broken,
+                progress=progress,
+                stamp=stamp,
+            )
         except LeechError as error:
             logger.error("Sample '%s' failed: %s", sample.name, error.message)
             failed[sample.name] = error
@@ -289,16 +299,32 @@ def _identity(model: Path, sources: ReadSources, config: PredictConfig) -> str:
     return digest_of(content)
 
 
-def _complete(record: Path, identity: str) -> Tally | None:
-    """Return the calls of a sample that the same command finished earlier; None where there is none."""
+class _Earlier(NamedTuple):
+    """What an earlier run left of a sample.
+
+    :ivar tally: its calls, where the same command finished it and all its files are still there; else None.
+    :ivar is_broken: whether what is left is incomplete by its own account, so that nothing is lost with it.
+    """
+
+    tally: Tally | None
+    is_broken: bool
+
+
+def _earlier(sources: ReadSources, sample: Sample, config: PredictConfig, output: Path, identity: str) -> _Earlier:
+    record = output / f"{sample.name}.{RECORD}"
     if not record.is_file():
-        return None
+        return _Earlier(None, False)
     content = read_description(
         record, "prediction", form=FORMAT, schema_version=SCHEMA_VERSION, remedy="Give --force to run the sample again."
     )
-    if content.get("identity") != identity or content.get("unreadable_pod5"):
-        return None
-    return Tally.from_mapping(content["tally"])
+    if content.get("unreadable_pod5"):
+        return _Earlier(None, True)
+    if content.get("identity") != identity:
+        return _Earlier(None, False)
+    files = OutputFiles.plan(sources, replace(config, sample=sample.name), _place(sample, config, output)).all
+    if not all(path.is_file() for path in files):
+        return _Earlier(None, True)
+    return _Earlier(Tally.from_mapping(content["tally"]), False)
 
 
 def _combined(output: Path) -> dict[str, Path]:

@@ -66,8 +66,7 @@ class Summarised(NamedTuple):
 
     def corrections_of(self, references: Iterable[str]) -> Corrections:
         """Return the corrections of some references taken together."""
-        tallies = self.tally.by_reference()
-        return self.corrections.for_references({name: tallies[name].num_called for name in references})
+        return self.corrections.for_references({name: self.tally.num_called(name) for name in references})
 
     def _cells(self, tally: GroupTally, corrections: Corrections) -> tuple[str, ...]:
         found = fractions(tally.num_positive, tally.num_negative, corrections)

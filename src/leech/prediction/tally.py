@@ -78,6 +78,10 @@ class Tally:
         """Return the groups in the order of their names."""
         return dict(sorted(self._groups.items()))
 
+    def num_called(self, reference: str) -> int:
+        """Return the number of called reads of one reference, at once however many references there are."""
+        return self._groups[reference].num_called
+
     def total(self) -> GroupTally:
         """Return all references together."""
         return _sum(self._groups.values())

@@ -187,7 +187,14 @@ def read_metrics(paths: Sequence[Path]) -> list[Judged]:
 def _levels(numbers: Any, path: Path) -> tuple[int, ...]:
     if not isinstance(numbers, list) or len(numbers) != NUM_LEVELS:
         raise InputError(f"'{path}' does not hold {NUM_LEVELS} counts by cl where it should.")
-    return tuple(int(number) for number in numbers)
+    return tuple(_whole(number, path) for number in numbers)
+
+
+def _whole(value: Any, path: Path) -> int:
+    # Larger ones are no numbers of reads, and no doubles either.
+    if not isinstance(value, int) or not 0 <= value < 2**53:
+        raise InputError(f"'{path}' has {json.dumps(value):.40} where a number of reads should be.")
+    return value
 
 
 def read_scores(paths: Sequence[Path]) -> list[Judged]:
@@ -201,6 +208,8 @@ def read_scores(paths: Sequence[Path]) -> list[Judged]:
         sides = {False: [0] * NUM_LEVELS, True: [0] * NUM_LEVELS}
         labels: dict[bool, str] = {}
         for row in table_rows(path, ("label", "positive_label", "cl")):
+            if not row["label"]:
+                raise InputError(f"Scores '{path}' have a read without a label, which is neither right nor wrong.")
             positive = row["label"] == row["positive_label"]
             labels[positive], labels[True] = row["label"], row["positive_label"]
             sides[positive][_level(row["cl"], path)] += 1
@@ -230,7 +239,7 @@ def table_rows(path: Path, columns: Sequence[str]) -> Iterator[dict[str, str]]:
     """
     try:
         opener = gzip.open if path.suffix == ".gz" else open
-        with opener(path, "rt", encoding="utf-8", newline="") as file:
+        with opener(path, "rt", encoding="utf-8-sig", newline="") as file:
             table = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE, strict=True)
             missing = [name for name in columns if name not in (table.fieldnames or [])]
             if missing:
@@ -293,7 +302,7 @@ def _combines_samples(folder: Path, name: str) -> bool:
 def _read_sample(folder: Path, name: str) -> Sample:
     record_path, calls_path = folder / f"{name}.predict.json", folder / f"{name}.charging_calls.tsv.gz"
     record = read_json(record_path, "the record of a run") if record_path.is_file() else {}
-    ladder: dict[str, int] = {str(key): int(number) for key, number in _part(record, "counts").items()}
+    ladder = {key: _whole(number, record_path) for key, number in _part(record, "counts").items()}
     levels = record.get("cl_histogram")
     histogram = None if levels is None else _levels(levels, record_path)
     lost: Counter[str] = Counter()
