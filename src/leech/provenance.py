@@ -170,7 +170,29 @@ def atomic_file(path: Path, *, force: bool = False) -> Iterator[Path]:
 
 
 def _partial(path: Path) -> Path:
-    return path.with_name(f"{path.name}.partial-{os.getpid()}")
+    return path.with_name(f"{path.name}{_partial_suffix(os.getpid())}")
+
+
+def _partial_suffix(process: int) -> str:
+    return f".partial-{process}"
+
+
+def final_path(path: Path) -> Path:
+    """Return what a path is called once the folders around it that this run is making are complete.
+
+    Whoever records a path, or tells a person of one, names it so: another command may have made the folder that it lies in a
+    part of its own output. A rank or worker takes the folders of the process that started it for the run's too.
+    """
+    # Imported here: no --help should pay for it.
+    from multiprocessing import parent_process
+
+    parent = parent_process()
+    suffixes = [_partial_suffix(process) for process in (os.getpid(), parent.pid if parent else None) if process]
+    parts = list(path.parts)
+    for place, part in enumerate(parts):
+        for suffix in suffixes:
+            parts[place] = parts[place].removesuffix(suffix) or part
+    return Path(*parts)
 
 
 def require_free(path: Path, *, force: bool, folder: bool) -> None:
