@@ -30,7 +30,8 @@ from leech.data.drawing import (
     text,
     vertical,
 )
-from leech.data.squiggle import FEWEST_SHARE, POINTS_PER_BASE, Example, View
+from leech.data.examples import Example
+from leech.data.squiggle import FEWEST_SHARE, POINTS_PER_BASE, View
 
 FRAME = Frame(900, 276, right=24, bottom=56)
 
@@ -40,7 +41,7 @@ _ALONE = Frame(900, 320, right=24, top=56, bottom=56)
 _WHAT_IS_DRAWN = "Line: normalised signal. Upright lines: where bases begin. Shaded: the focus base."
 
 
-_LEFT_OUT = f"Where fewer than {FEWEST_SHARE:.0%} of a label's reads have a value, none is drawn."
+_LEFT_OUT = f"Where fewer than {100 * FEWEST_SHARE:.0f} % of a label's reads have a value, none is drawn."
 
 
 def render_page(title: str, tables: Sequence[Table], view: View, footer: str) -> str:

@@ -1,14 +1,13 @@
-"""Chunks looked at one by one: window geometry, fit to the expected levels, medians by class and examples.
+"""Chunks looked at one by one: window geometry, fit to the expected levels and medians by class.
 
 Hides: how chunks are drawn from a large corpus, and how reads of different speed are laid over each other. Belongs here:
-numbers that need signal or bases; counts of rows are ``inspect.py``'s, drawing is ``page.py``'s. Invariants: the same
-corpus, numbers and seed give the same values; memory grows with the chunks looked at, and with the corpus by a few bytes per
-row; levels are normalised as networks see them, dwell is in samples.
+numbers over chunks that need signal or bases; single chunks are ``examples.py``'s, counts of rows ``inspect.py``'s, drawing is
+``page.py``'s. Invariants: the same corpus, numbers and seed give the same values; memory grows with the chunks looked at, and
+with the corpus by a few bytes per row; levels are normalised as networks see them, dwell is in samples.
 """
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leech.data.corpus import UNUSED_CODE, Corpus
+from leech.data.examples import Example, choose_examples, label_name, normalised, plain
 from leech.data.features import base_bounds
 from leech.data.grouping import Groups
 from leech.data.recipe import CONTEXT_BASES, Recipe
@@ -115,49 +115,13 @@ class LabelView:
             **self.shares,
             **{name: spread._asdict() for name, spread in self.spreads.items()},
             "reads_averaged": self.num_averaged,
-            "median_signal": _plain(self.signal),
-            "low_signal": _plain(self.signal_low),
-            "high_signal": _plain(self.signal_high),
+            "median_signal": plain(self.signal),
+            "low_signal": plain(self.signal_low),
+            "high_signal": plain(self.signal_high),
             "reads_signal": self.signal_reads.tolist(),
-            "median_level": _plain(self.level),
-            "geometric_mean_dwell": _plain(self.dwell),
+            "median_level": plain(self.level),
+            "geometric_mean_dwell": plain(self.dwell),
             "reads_base": self.base_reads.tolist(),
-        }
-
-
-class Base(NamedTuple):
-    """One base of an example: offset from the focus, letter, and samples [start, end) of the window."""
-
-    offset: int
-    letter: str
-    start: int
-    end: int
-
-
-@dataclass(frozen=True)
-class Example:
-    """One chunk.
-
-    :ivar signal: normalised, NaN where the window overhangs the read.
-    :ivar bases: those that reach into the window.
-    """
-
-    row: int
-    label: str
-    reference: str
-    read_id: str
-    signal: Floats
-    bases: tuple[Base, ...]
-
-    def to_mapping(self) -> dict[str, Any]:
-        """Return plain types, ready for JSON."""
-        return {
-            "row": self.row,
-            "label": self.label or None,
-            "reference": self.reference,
-            "read_id": self.read_id,
-            "signal": _plain(self.signal),
-            "bases": [base._asdict() for base in self.bases],
         }
 
 
@@ -208,8 +172,8 @@ def view(corpus: Corpus, num_chunks: int, num_examples: int, seed: int) -> View:
     """
     labels = np.asarray(corpus.column("label")).astype(np.int64)
     chosen = _choose(corpus, labels, num_chunks, np.random.default_rng(seed))
-    names = {code: _name(corpus, code) for code in chosen}
-    return _look(corpus, labels, chosen, names, _examples(corpus, chosen, num_examples, seed))
+    names = {code: label_name(corpus, code) for code in chosen}
+    return _look(corpus, labels, chosen, names, choose_examples(corpus, chosen, num_examples, seed))
 
 
 def view_groups(corpus: Corpus, groups: Groups, num_chunks: int, seed: int) -> View:
@@ -248,10 +212,6 @@ def _look(
     )
 
 
-def _name(corpus: Corpus, code: int) -> str:
-    return corpus.labels[code] if code >= 0 else ""
-
-
 def _choose(
     corpus: Corpus, labels: NDArray[np.int64], num_chunks: int, generator: np.random.Generator, *, unnamed: bool = True
 ) -> dict[int, NDArray[np.int64]]:
@@ -278,11 +238,6 @@ def _blocks(corpus: Corpus, rows: NDArray[np.int64], codes: NDArray[np.int64]) -
         yield {**corpus.gather(some, names), "group": codes[some]}
 
 
-def _normalised(block: dict[str, NDArray[Any]], name: str) -> Floats:
-    shift, scale = (block[column].astype(np.float64)[:, None] for column in ("shift", "scale"))
-    return (block[name] - shift) / scale
-
-
 def _feature_bases(recipe: Recipe) -> slice:
     first = recipe.bases_before + recipe.feature_start
     return slice(first, first + recipe.num_feature_bases)
@@ -297,8 +252,8 @@ def _values(block: dict[str, NDArray[Any]], recipe: Recipe) -> Floats:
     place = np.floor(start[:, :, None] + dwell[:, :, None] * point).astype(np.int64).reshape(len(dwell), -1)
     inside = (place >= block["valid_start"][:, None]) & (place < block["valid_end"][:, None])
     inside &= np.repeat(dwell > 0, POINTS_PER_BASE, axis=1)
-    signal = np.take_along_axis(_normalised(block, "signal"), np.clip(place, 0, recipe.num_samples - 1), axis=1)
-    level = _normalised(block, "level_mean")
+    signal = np.take_along_axis(normalised(block, "signal"), np.clip(place, 0, recipe.num_samples - 1), axis=1)
+    level = normalised(block, "level_mean")
     absent = dwell == 0
     return np.hstack(
         [np.where(inside, signal, np.nan), np.where(absent, np.nan, level), np.where(absent, np.nan, dwell)]
@@ -334,7 +289,7 @@ def _tally(tally: _Tally, corpus: Corpus, block: dict[str, NDArray[Any]], values
 
 def _correlations(block: dict[str, NDArray[Any]], recipe: Recipe) -> Floats:
     """Return Pearson's correlation of level means with expected levels by chunk; NaN where it is not defined."""
-    level, expected = _normalised(block, "level_mean"), block["expected_level"].astype(np.float64)
+    level, expected = normalised(block, "level_mean"), block["expected_level"].astype(np.float64)
     known = (block["dwell"][:, _feature_bases(recipe)] > 0) & np.isfinite(expected)
     number = np.maximum(known.sum(axis=1), 1)[:, None]
     first, second = (
@@ -425,61 +380,3 @@ class _Letters:
         best = self._counts.argmax(axis=0)
         agreed = self._counts.max(axis=0) / total >= _CONSENSUS
         return "".join("ACGTN"[code] if sure else "." for code, sure in zip(best, agreed, strict=True))
-
-
-def _examples(corpus: Corpus, chosen: dict[int, NDArray[np.int64]], number: int, seed: int) -> tuple[Example, ...]:
-    """Return chunks of every label, one of each reference before a second of any.
-
-    References come in an order drawn by the seed, the same for all labels, with those that all labels have before the others:
-    so the first example of every label is of one reference, and the second of another.
-    """
-    references = {code: np.asarray(corpus.gather(rows, ["reference"])["reference"]) for code, rows in chosen.items()}
-    width = len(corpus.categories["reference"])
-    rank = np.random.default_rng([seed, 1]).permutation(width)
-    held = [set(found.tolist()) for found in references.values()]
-    shared = set.intersection(*held) if held else set()
-    rank[sorted(set(range(width)) - shared)] += width
-    examples: list[Example] = []
-    for code, rows in chosen.items():
-        turn = np.zeros(len(rows), dtype=np.int64)
-        for reference in np.unique(references[code]).tolist():
-            mine = references[code] == reference
-            turn[mine] = np.arange(mine.sum())
-        order = np.lexsort((rank[references[code]], turn))
-        examples.extend(examples_at(corpus, rows[order[:number]]))
-    return tuple(examples)
-
-
-def examples_at(corpus: Corpus, rows: NDArray[np.int64]) -> tuple[Example, ...]:
-    """Return the chunks in rows of a corpus, in the order of ``rows``."""
-    block = corpus.gather(rows, [*_SMALL, "signal", "read_id"])
-    return tuple(
-        _example(corpus, row, {name: column[place : place + 1] for name, column in block.items()})
-        for place, row in enumerate(rows.tolist())
-    )
-
-
-def _example(corpus: Corpus, row: int, block: dict[str, NDArray[Any]]) -> Example:
-    recipe = corpus.recipe
-    start, end = int(block["valid_start"][0]), int(block["valid_end"][0])
-    sample = np.arange(recipe.num_samples)
-    signal = np.where((sample >= start) & (sample < end), _normalised(block, "signal")[0], np.nan)
-    bounds = base_bounds(block, recipe)[0].tolist()
-    letters = ["ACGTN"[min(int(code), 4)] for code in block["sequence"][0]][CONTEXT_BASES:-CONTEXT_BASES]
-    bases = [
-        Base(place - recipe.bases_before, letter, first, last)
-        for place, (letter, first, last) in enumerate(zip(letters, bounds[:-1], bounds[1:], strict=True))
-        if first < last and last > 0 and first < recipe.num_samples
-    ]
-    return Example(
-        row=row,
-        label=_name(corpus, int(block["label"][0])),
-        reference=corpus.categories["reference"][int(block["reference"][0])],
-        read_id=str(uuid.UUID(bytes=block["read_id"][0].tobytes())),
-        signal=signal,
-        bases=tuple(bases),
-    )
-
-
-def _plain(values: Floats) -> list[float | None]:
-    return [round(value, 4) if np.isfinite(value) else None for value in values.tolist()]

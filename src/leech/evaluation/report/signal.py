@@ -13,10 +13,11 @@ import numpy as np
 from leech.console import Table
 from leech.data.corpus import Corpus
 from leech.data.drawing import numbers
+from leech.data.examples import Example
 from leech.data.grouping import Groups
 from leech.data.page import dwell_figure, example_figure, signal_figure
 from leech.data.portrait import example_table
-from leech.data.squiggle import POINTS_PER_BASE, Example, View, view_groups
+from leech.data.squiggle import POINTS_PER_BASE, View, view_groups
 from leech.evaluation.report.section import Section, heading
 
 FEWEST_READS = 20
