@@ -31,8 +31,7 @@ from leech.errors import ConfigError
 from leech.evaluation.evaluate import require_same_recipe, score_model
 from leech.models.bundle import ModelBundle, load_bundle
 from leech.models.device import choose_device
-from leech.models.inference import charging_likelihood, is_positive
-from leech.prediction.calls import Call, CallRules, judge
+from leech.prediction.calls import Call, CallRules, decide, judge
 from leech.prediction.config import PredictConfig
 from leech.prediction.scoring import replicas, scored_batches
 
@@ -243,20 +242,16 @@ class Model:
         rows, device = corpus.rows(split), choose_device(config.device)
         p = score_model(self._loaded, corpus, rows, config.batch_size, device, on_batch=lambda number: None).p
         found = corpus.gather(rows, ["read_id", "reference", "junction_indel"])
-        cl = charging_likelihood(p)
-        positive = is_positive(cl, rules.threshold_cl)
-        disrupted = (found["junction_indel"] != 0) & rules.needs_clean_junction
-        unsure = np.where(positive, p, 1 - p) < rules.min_confidence
-        reason = np.where(disrupted, "junction_indel", np.where(unsure, "low_confidence", "")).astype(object)
-        called = reason == ""
+        verdicts = decide(p, found["junction_indel"], rules)
+        called = verdicts.reasons == ""
         return Calls(
             self.bundle.positive_label,
             _ids(found["read_id"]),
             np.array(corpus.categories["reference"], dtype=object)[found["reference"]],
             p,
-            np.where(called, cl.astype(np.int16), -1).astype(np.int16),
-            np.where(called, np.array(self.labels, dtype=object)[positive.astype(np.int64)], ""),
-            reason,
+            np.where(called, verdicts.likelihoods.astype(np.int16), np.int16(-1)),
+            np.where(called, np.array(self.labels, dtype=object)[verdicts.positive.astype(np.int64)], ""),
+            verdicts.reasons.astype(object),
         )
 
     def _of_run(self, sources: ReadSources, config: PredictConfig, rules: CallRules) -> Calls:

@@ -68,6 +68,33 @@ class CallRules(NamedTuple):
         return self.min_confidence > 0 or self.needs_clean_junction
 
 
+class Verdicts(NamedTuple):
+    """What the rules say of chunks, arrays (num_chunks,).
+
+    :ivar likelihoods: their ``cl``, uint8, whether or not they are called.
+    :ivar positive: whether that lies at the operating point or above, bool.
+    :ivar reasons: why there is no call; empty for a call.
+    """
+
+    likelihoods: NDArray[np.uint8]
+    positive: NDArray[np.bool_]
+    reasons: NDArray[np.str_]
+
+
+def decide(probabilities: NDArray[np.float64], junction_indel: NDArray[np.uint8], rules: CallRules) -> Verdicts:
+    """Apply the rules to chunks.
+
+    :param probabilities: P(positive), float64 (num_chunks,).
+    :param junction_indel: the column of that name, uint8 (num_chunks,).
+    """
+    likelihoods = charging_likelihood(probabilities)
+    positive = is_positive(likelihoods, rules.threshold_cl)
+    unsure = np.where(positive, probabilities, 1 - probabilities) < rules.min_confidence
+    disrupted = (junction_indel != 0) & rules.needs_clean_junction
+    reasons = np.where(disrupted, "junction_indel", np.where(unsure, "low_confidence", ""))
+    return Verdicts(likelihoods, positive, reasons)
+
+
 def judge(
     batch: RecordBatch, probabilities: NDArray[np.float64], rules: CallRules
 ) -> Iterator[tuple[pysam.AlignedSegment, Call]]:
@@ -75,28 +102,16 @@ def judge(
 
     :param probabilities: P(positive) of the batch's chunks, float64 (num_chunks,).
     """
-    likelihoods = charging_likelihood(probabilities)
-    positive = is_positive(likelihoods, rules.threshold_cl)
-    confidence = np.where(positive, probabilities, 1 - probabilities)
-    unsure = confidence < rules.min_confidence
-    disrupted = batch.cut.chunks.columns["junction_indel"] != 0 if rules.needs_clean_junction else np.zeros_like(unsure)
-    asked = zip(
-        probabilities.tolist(),
-        likelihoods.tolist(),
-        positive.tolist(),
-        unsure.tolist(),
-        disrupted.tolist(),
-        strict=True,
-    )
+    verdicts = decide(probabilities, batch.cut.chunks.columns["junction_indel"], rules)
+    asked = zip(probabilities.tolist(), *(column.tolist() for column in verdicts), strict=True)
     for record, outcome in zip(batch.records, batch.outcomes, strict=True):
         name, reference = record.query_name or "", record.reference_name or ""
         if outcome != USED:
             yield record, Call(name, reference, None, None, None, outcome)
             continue
-        probability, likelihood, side, is_unsure, is_disrupted = next(asked)
-        if is_disrupted or is_unsure:
-            reason = "junction_indel" if is_disrupted else "low_confidence"
+        probability, likelihood, positive, reason = next(asked)
+        if reason:
             yield record, Call(name, reference, probability, None, None, reason)
         else:
-            yield record, Call(name, reference, probability, likelihood, side, "")
+            yield record, Call(name, reference, probability, likelihood, positive, "")
     assert next(asked, None) is None, "more probabilities than used records"
