@@ -12,7 +12,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +21,10 @@ from numpy.typing import NDArray
 
 from leech.config import to_mapping
 from leech.console import Progress, Table, Task, format_duration, logger
-from leech.data.accounts import ladder_table, refuse_incomplete
+from leech.data.accounts import ladder_table, refinement_table, refuse_incomplete
 from leech.data.config import ReadSources
 from leech.data.corpus import stored_table
 from leech.data.pod5 import BadFile
-from leech.data.prepare import refinement_tables
 from leech.data.reasons import USED, Counts
 from leech.data.refine import RefinementTally
 from leech.data.sites import sites_for_model
@@ -43,7 +42,7 @@ from leech.prediction.scoring import ScoredBatch, replicas, scored_batches
 from leech.prediction.summary import Summarised, shown, write_summary
 from leech.prediction.tally import Tally, assign_groups, read_reference_groups, warn_of_unassigned
 from leech.prediction.writers import CallBam, CallTables, header_with_program
-from leech.provenance import Stamp
+from leech.provenance import Stamp, final_path
 
 _ETA_AFTER_S = 2.0
 """Seconds before the time left is told; the first batches say little of it."""
@@ -126,7 +125,7 @@ class PredictResult:
         return [
             shown(self.summarised, self.labels, f"Calls at cl >= {self.threshold}"),
             ladder_table(self.counts),
-            *refinement_tables(self.refinement),
+            *([] if self.refinement is None else [refinement_table({"": self.refinement.to_mapping()})]),
         ]
 
 
@@ -342,7 +341,7 @@ def _write_record(
         "tally": result.summarised.tally.to_mapping(),
         "cl_histogram": list(result.histogram),
         "identity": identity,
-        "settings": to_mapping(config),
+        "settings": to_mapping(replace(config, tables=None if config.tables is None else final_path(config.tables))),
         "sources": choices_of(sources),
         "provenance": stamp.to_mapping(),
     }

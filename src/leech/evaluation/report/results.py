@@ -25,6 +25,7 @@ from leech.data.reasons import NOT_A_LOSS, USED
 from leech.errors import InputError
 from leech.evaluation.intervals import Interval, wilson
 from leech.evaluation.report.form import require_form
+from leech.provenance import distinct_names
 
 NUM_LEVELS = 256
 """Values of ``cl``."""
@@ -214,16 +215,6 @@ def _whole(value: Any, path: Path) -> int:
             hint="Make it again; such files are not edited.",
         )
     return value
-
-
-def distinct_names(paths: Sequence[Path], suffix: str = "") -> list[str]:
-    """Return what to call each file: its name, with as much of its folders as it takes to tell it from the others."""
-    stems = [path.absolute().with_name(path.name.removesuffix(suffix)).parts for path in paths]
-    for depth in range(1, max(map(len, stems), default=0) + 1):
-        names = ["/".join(parts[-depth:]) for parts in stems]
-        if len(set(names)) == len(names):
-            return names
-    return [str(path) for path in paths]
 
 
 def read_scores(paths: Sequence[Path]) -> list[Judged]:
