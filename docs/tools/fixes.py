@@ -43,7 +43,6 @@ FIXES = {
     "needs a read id (UUID) and a position": "Columns are read_id and position, tab-separated; look at the line named.",
     "'…' lists no read": "A header line, then one line for each read.",
     "reads more than once": "Keep one line for each read; prepare a corpus for each site.",
-    "options: …": "The message names the option and what it may be.",
     "--label-from-name needs names": "Add names to the BED, or give --label.",
     # Networks
     "is not the second of the labels": "The folder was edited or damaged; use the original model.",
@@ -66,7 +65,6 @@ FIXES = {
     "lists no sample": "A header line, then one line for each sample.",
     "is for one run": "Leave the option out.",
     "cannot be indexed": "Sort the BAM by position first, or leave out --index.",
-    "a count is no whole number": "Give the table as leech wrote it.",
     "'…' line … …": "Look at the line named.",
     # Reports, scores
     "it holds no JSON object": "Give the file as leech wrote it.",

@@ -63,12 +63,18 @@ def nearest(word: str, candidates: list[str]) -> str | None:
     return found[0] if found else None
 
 
-def build(cls: type[T], *layers: Mapping[str, Any], source: str = "configuration") -> T:
+def flag_of(field: dataclasses.Field[Any]) -> str:
+    """Return the flag of a field, with its dashes."""
+    return str(field.metadata.get("flag") or "--" + field.name.replace("_", "-"))
+
+
+def build(cls: type[T], *layers: Mapping[str, Any], source: str | None = "configuration") -> T:
     """Make one ``cls`` value from layers of mappings, later ones winning.
 
     :param cls: a frozen dataclass whose fields were declared with :func:`knob`.
     :param layers: mappings of field name to value, for example a TOML file and then the flags really given.
-    :param source: words for the error message that say where the values came from.
+    :param source: words for the error message that say where the values came from; None for the flags of a command, which
+        the message then calls by their names there.
     :raises ConfigError: unknown key (with the nearest right one), wrong type, missing or out-of-range value.
     """
     values: dict[str, Any] = {}
@@ -80,11 +86,12 @@ def build(cls: type[T], *layers: Mapping[str, Any], source: str = "configuration
             close = nearest(key, list(fields))
             hint = f"Did you mean '{close}'?" if close else f"Known keys: {', '.join(sorted(fields))}."
             raise ConfigError(f"{source}: unknown key '{key}'.", hint=hint)
-    checked = _validate(cls, values, source)
+    spelt = {name: flag_of(field) if source is None else f"{source}: '{name}'" for name, field in fields.items()}
+    checked = _validate(cls, values, spelt, source)
     for name, value in values.items():
-        _check_type(name, value, getattr(checked, name), source)
+        _check_type(spelt[name], value, getattr(checked, name))
     for name, field in fields.items():
-        _check_range(name, getattr(checked, name), field.metadata, source)
+        _check_range(spelt[name], getattr(checked, name), field.metadata)
     return checked
 
 
@@ -121,7 +128,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _validate(cls: type[T], values: Mapping[str, Any], source: str) -> T:
+def _validate(cls: type[T], values: Mapping[str, Any], spelt: Mapping[str, str], source: str | None) -> T:
     # Imported here: pydantic costs 0.15 s that no --help should pay.
     from pydantic import TypeAdapter, ValidationError
 
@@ -129,37 +136,39 @@ def _validate(cls: type[T], values: Mapping[str, Any], source: str) -> T:
         return TypeAdapter(cls).validate_python(dict(values))
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or cls.__name__
+        loc = [str(part) for part in first["loc"]] or [cls.__name__]
+        where = spelt.get(loc[0], loc[0]) if len(loc) == 1 else f"{source or 'options'}: '{'.'.join(loc)}'"
         cause = first.get("ctx", {}).get("error")
         if isinstance(cause, Exception) and first["type"] == "value_error":
-            raise ConfigError(f"{source}: {cause}") from error
+            # What it refuses it names itself.
+            raise ConfigError(str(cause) if source is None else f"{source}: {cause}") from error
         given = "" if first["type"] == "missing" else f", got {first['input']!r}"
-        raise ConfigError(f"{source}: '{where}': {first['msg'].lower()}{given}.") from error
+        raise ConfigError(f"{where}: {first['msg'].lower()}{given}.") from error
 
 
 _WIDEST = 2**63
 """Integers from here on fit neither TOML nor the random generators."""
 
 
-def _check_type(name: str, given: Any, taken: Any, source: str) -> None:
+def _check_type(name: str, given: Any, taken: Any) -> None:
     """Refuse what pydantic would turn into another kind of value: true into 1, "10" into 10."""
     if isinstance(given, (list, tuple)) and isinstance(taken, (list, tuple)):
         for one, other in zip(given, taken, strict=True):
-            _check_type(name, one, other, source)
+            _check_type(name, one, other)
         return
     is_number = isinstance(taken, (int, float))
     if isinstance(given, bool) != isinstance(taken, bool) or (is_number and isinstance(given, str)):
-        raise ConfigError(f"{source}: '{name}' must be of type {type(taken).__name__}, got {given!r}.")
+        raise ConfigError(f"{name} must be of type {type(taken).__name__}, got {given!r}.")
 
 
-def _check_range(name: str, value: Any, metadata: Mapping[str, Any], source: str) -> None:
+def _check_range(name: str, value: Any, metadata: Mapping[str, Any]) -> None:
     numbers = value if isinstance(value, (list, tuple)) else [value]
     for number in numbers:
         if isinstance(number, bool) or not isinstance(number, (int, float)):
             continue
         low, high = metadata.get("minimum"), metadata.get("maximum")
         if isinstance(number, int) and not -_WIDEST <= number < _WIDEST:
-            raise ConfigError(f"{source}: '{name}' must fit 64 bits, got {number}.")
+            raise ConfigError(f"{name} must fit 64 bits, got {number}.")
         if number != number or (low is not None and number < low) or (high is not None and number > high):
             span = f"from {low}" if high is None else f"up to {high}" if low is None else f"between {low} and {high}"
-            raise ConfigError(f"{source}: '{name}' must be {span}, got {number}.")
+            raise ConfigError(f"{name} must be {span}, got {number}.")

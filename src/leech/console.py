@@ -98,12 +98,13 @@ class _LineTask:
     def describe(self, text: str) -> None:
         self._text = text
 
-    def show(self) -> None:
+    def show(self, *, at_end: bool = False) -> None:
+        """Write a line; at the end nothing is left, also where less was done than might have been."""
         elapsed = max(self._clock() - self._start, 1e-9)
         rate = (self._done - self._before) / elapsed
         parts = [f"{self._name}: {self._done}" + (f"/{self._total}" if self._total else "") + f" {self._unit}"]
         parts.append(f"{rate:.0f} {self._unit}/s" if rate >= 10 else f"{rate:.2g} {self._unit}/s")
-        if self._total and rate > 0 and self._done < self._total:
+        if self._total and rate > 0 and self._done < self._total and not at_end:
             parts.append(f"{format_duration((self._total - self._done) / rate)} left")
         else:
             parts.append(format_duration(elapsed))
@@ -127,7 +128,7 @@ class LineProgress:
         """Begin a task."""
         task = _LineTask(name, unit, total, self._write, self._clock)
         yield task
-        task.show()
+        task.show(at_end=True)
 
 
 class _BarTask:
@@ -167,17 +168,25 @@ class BarProgress:
                 speed = task.finished_speed or task.speed
                 return Text("" if speed is None else f"{speed:.0f}/s" if speed >= 10 else f"{speed:.2g}/s")
 
+        class TimeLeft(TimeRemainingColumn):
+            # What ends before its total has no time left.
+            def render(self, task: RichTask) -> Text:
+                early = task.fields["ended"] and not task.finished
+                return Text(format_duration(task.elapsed or 0)) if early else super().render(task)
+
         columns = (
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
             TextColumn(unit),
             Speed(),
-            TimeRemainingColumn(elapsed_when_finished=True),
+            TimeLeft(elapsed_when_finished=True),
             TextColumn("{task.fields[text]}"),
         )
         with Progress(*columns, console=_console_of_log(), transient=False) as bar:
-            yield _BarTask(bar, bar.add_task(name, total=total, text=""))
+            number = bar.add_task(name, total=total, text="", ended=False)
+            yield _BarTask(bar, number)
+            bar.update(number, ended=True)
 
 
 def choose_progress(*, quiet: bool = False, stream: IO[str] | None = None) -> Progress:

@@ -139,7 +139,6 @@ def _run(config: DemoConfig, work: Path, progress: Progress, stamp: Stamp) -> li
         progress=progress,
         stamp=stamp,
     )
-    _name_finished_paths(work / "metrics.json")
     prediction = predict(
         work / "model",
         _sources(work / "mixture"),
@@ -150,15 +149,6 @@ def _run(config: DemoConfig, work: Path, progress: Progress, stamp: Stamp) -> li
         stamp=stamp,
     )
     return _compare(work, evaluation, prediction)
-
-
-def _name_finished_paths(metrics: Path) -> None:
-    """Name model and corpus from the folder of the demo, because the one they were made in is about to be renamed."""
-    import json
-
-    content = json.loads(metrics.read_text(encoding="utf-8"))
-    content |= {name: Path(content[name]).name for name in ("model", "data")}
-    metrics.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
 
 
 def _sources(library: Path) -> Any:

@@ -170,7 +170,29 @@ def atomic_file(path: Path, *, force: bool = False) -> Iterator[Path]:
 
 
 def _partial(path: Path) -> Path:
-    return path.with_name(f"{path.name}.partial-{os.getpid()}")
+    return path.with_name(f"{path.name}{_partial_suffix(os.getpid())}")
+
+
+def _partial_suffix(process: int) -> str:
+    return f".partial-{process}"
+
+
+def final_path(path: Path) -> Path:
+    """Return what a path is called once the folders around it that this run is making are complete.
+
+    Whoever records a path, or tells a person of one, names it so: another command may have made the folder that it lies in a
+    part of its own output. A rank or worker takes the folders of the process that started it for the run's too.
+    """
+    # Imported here: no --help should pay for it.
+    from multiprocessing import parent_process
+
+    parent = parent_process()
+    suffixes = [_partial_suffix(process) for process in (os.getpid(), parent.pid if parent else None) if process]
+    parts = list(path.parts)
+    for place, part in enumerate(parts):
+        for suffix in suffixes:
+            parts[place] = parts[place].removesuffix(suffix) or part
+    return Path(*parts)
 
 
 def require_free(path: Path, *, force: bool, folder: bool) -> None:
@@ -273,6 +295,16 @@ def _files_below(folder: Path) -> Iterator[Path]:
             continue
         seen.add(real)
         yield from (file for file in (Path(place, name) for name in files) if file.is_file())
+
+
+def distinct_names(paths: Sequence[Path], suffix: str = "") -> list[str]:
+    """Return what to call each file: its name, with as much of its folders as it takes to tell it from the others."""
+    stems = [path.absolute().with_name(path.name.removesuffix(suffix)).parts for path in paths]
+    for depth in range(1, max(map(len, stems), default=0) + 1):
+        names = ["/".join(parts[-depth:]) for parts in stems]
+        if len(set(names)) == len(names):
+            return names
+    return [str(path) for path in paths]
 
 
 def digest_of(content: Mapping[str, Any]) -> str:

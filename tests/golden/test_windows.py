@@ -11,9 +11,10 @@ from leech.config import build
 from leech.console import SilentProgress
 from leech.data.batches import INPUT_COLUMNS, make_inputs
 from leech.data.config import PrepareConfig
+from leech.data.context import ContextTally
 from leech.data.corpus import Corpus
 from leech.data.levels import encode_bases
-from leech.data.prepare import prepare
+from leech.data.prepare import prepare, warn_context_cut
 from leech.data.recipe import Recipe
 from leech.errors import ConfigError
 from leech.provenance import Stamp
@@ -33,6 +34,12 @@ def recipe(**changes):
     values = {"motif": "GTAC", "motif_offset": 1, "motif_occurrence": "last", "samples_before": 20, "samples_after": 30}
     values |= {"bases_before": 3, "bases_after": 2, "feature_start": -1, "feature_end": 1}
     return build(Recipe, {**values, **changes})
+
+
+def run_result(tmp_path, **config):
+    sources = write_run(tmp_path / "run", [UNEVEN], {UNEVEN.name: ramp(78)}, REFERENCES)
+    settings, stamp = build(PrepareConfig, config), Stamp.make(["test"], STAMP_TIME)
+    return prepare(sources, recipe(), settings, tmp_path / "c", force=False, progress=SilentProgress(), stamp=stamp)
 
 
 def run(tmp_path, recipe, *, record=UNEVEN, signal=None, name="corpus", **config):
@@ -79,6 +86,38 @@ def test_what_does_not_fit_is_cut_off_at_its_end_counted_and_told(tmp_path, capl
     assert (found["valid_start"][0], found["valid_end"][0]) == valid
     assert corpus.manifest.settings["num_context_cut"] == cut
     assert ("1 of 1 chunks hold more samples" in caplog.text) == bool(cut)
+    # The context spans 24 samples in front of the focus, and the window has 20: in steps of 25, 25 hold them.
+    assert ("--samples-before 25 --samples-after 30 would show at least 95% of them whole" in caplog.text) == bool(cut)
+
+
+def test_the_window_advised_holds_the_share_of_chunks_that_it_says():
+    # 100 chunks need 1..100 samples in front; behind it all need 10. 97.5 % of them need at most 98: four steps of 25.
+    tally = ContextTally.of(np.arange(1, 61), np.full(60, 10), (50, 10))
+    tally.merge(ContextTally.of(np.arange(61, 101), np.full(40, 10), (50, 10)))
+    assert tally.num_cut == 50
+    assert tally.window_for(0.95) == (100, 25)
+    # 75 % need at most 75 samples, which is three steps.
+    assert tally.window_for(0.5) == (75, 25)
+    assert ContextTally().window_for(0.95) == (0, 0)
+
+
+def test_a_window_that_cannot_be_had_is_not_advised(caplog):
+    with caplog.at_level(logging.WARNING, logger="leech"):
+        spans = ContextTally.of(np.array([20000]), np.array([5]), (20, 30))
+        warn_context_cut(spans, recipe(context_bases=[1, 1]), 1)
+    assert "even --samples-before 16000 --samples-after 16000, the widest there is" in caplog.text
+    assert "20000" not in caplog.text
+
+
+def test_chunks_without_a_label_are_told_of_and_their_cell_is_not_empty(tmp_path, caplog):
+    with caplog.at_level(logging.INFO, logger="leech"):
+        result = run_result(tmp_path, label=None)
+    assert result.tables()[1].rows == (("(none)", "1", "0", "0", "100.0%"),)
+    assert "The chunks have no label" in caplog.text
+    caplog.clear()
+    with caplog.at_level(logging.INFO, logger="leech"):
+        run_result(tmp_path / "labelled", label="state")
+    assert "no label" not in caplog.text
 
 
 def test_bases_of_the_context_that_are_not_aligned_are_padding(tmp_path):

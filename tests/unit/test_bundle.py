@@ -24,12 +24,12 @@ from leech.models.bundle import (
     ModelBundle,
     OperatingPoint,
     copy_bundle,
-    describe,
     load_bundle,
     read_bundle,
     save_bundle,
 )
 from leech.models.calibration import Calibration
+from leech.models.description import describe
 from leech.models.network import Network
 from leech.models.spec import ArchitectureSpec, build_network, parse_spec
 from random_inputs import make_recipe, random_inputs
@@ -382,3 +382,25 @@ def test_a_description_is_shown_as_text(model: Path) -> None:
     assert rows["parameters"] == "107"
     assert rows["motif"] == "CCAGGC"
     assert rows["epoch"] == "3"
+
+
+def test_a_description_as_text_rounds_and_holds_no_json(model: Path) -> None:
+    run = {"settings": {"epochs": 3, "patience": None}, "architecture": "sha256:a", "recipe": {"motif": "CCAGGC"}}
+    run |= {"corpus": "sha256:c", "sources": ["sha256:s"]}
+    training = {"validation": {"auroc": 0.9540513833992095}, "references": [f"r{n}" for n in range(20)], "run": run}
+    training |= {"counts_by_label": {"a": {"seen": 3, "used": 2}}, "basecall_models": []}
+    bundle = replace(describe(model).bundle, training=training)
+    tables = {table.title: dict(table.rows) for table in replace(describe(model), bundle=bundle).tables()}
+    assert tables["Training"] == {
+        "validation": "",
+        "  auroc": "0.9541",
+        "references": "20: r0, r1, r2, ... (all with --json)",
+        "architecture_digest": "sha256:a",
+        "source_digests": "sha256:s",
+        "counts_by_label": "",
+        "  a": "seen 3, used 2",
+        "basecall_models": "",
+    }
+    assert tables["Settings of the training"] == {"epochs": "3", "patience": ""}
+    content = replace(describe(model), bundle=bundle).to_mapping()
+    assert content["training"] == training

@@ -21,8 +21,9 @@ from leech.evaluation.config import CalibrateConfig, EvalConfig
 from leech.evaluation.evaluate import Scores, evaluate
 from leech.evaluation.intervals import Estimate
 from leech.evaluation.summary import Calibratedness
-from leech.models.bundle import ModelBundle, OperatingPoint, describe, load_bundle, save_bundle
+from leech.models.bundle import ModelBundle, OperatingPoint, load_bundle, save_bundle
 from leech.models.calibration import sigmoid
+from leech.models.description import describe
 from leech.models.spec import build_network, load_architecture
 from planted import RECIPE, STAMP, planted_chunks, write_chunks
 

@@ -50,7 +50,7 @@ CORES = {
     "model train": ("leech.training.train", "train", ("--data", "corpus", "-o", "out")),
     "model benchmark": ("leech.training.benchmark", "benchmark", ("--data", "corpus")),
     "model calibrate": ("leech.evaluation.calibrate", "calibrate", ("--model", "m", "--data", "corpus", "-o", "out")),
-    "model inspect": ("leech.models.bundle", "describe", ("model",)),
+    "model inspect": ("leech.models.description", "describe", ("model",)),
     "eval test": ("leech.evaluation.evaluate", "evaluate", ("--model", "m", "--data", "corpus", "-o", "out")),
     "eval compare": ("leech.evaluation.compare", "compare", ("a", "b", "--data", "corpus", "-o", "out")),
     "predict": ("leech.prediction.predict", "predict", ("--model", "m", *READS, "-o", "out")),
@@ -413,7 +413,7 @@ def test_the_console_script_runs_the_same_command_line():
         (["data", "merge", "a", "-o", "out", "--split", "0.5", "0.5", "0.5"], "must sum to 1"),
         (
             ["model", "train", "--data", "d", "-o", "out", "--epochs", "0"],
-            "'epochs' must be between 1 and 100000, got 0",
+            "error: --epochs must be between 1 and 100000, got 0",
         ),
         (["data", "prepare", "-o", "out"], "Missing option '--pod5'"),
     ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import logging
+import re
 
 import pytest
 
@@ -88,6 +89,20 @@ def test_the_bar_begins_where_the_work_goes_on():
         # The jump is no part of the speed: the second of two steps is all that it knows.
         assert sum(sample.completed for sample in shown._progress) == 20
     assert "80/100" in stream.getvalue()
+
+
+def test_what_ends_before_its_total_has_no_time_left():
+    # As training does that stops early.
+    assert run_task([(1, 50), (1, 50)], total=150) == ["prepare: 100/150 reads, 50 reads/s, 2 s"]
+    stream = Terminal()
+    set_up_logging(stream=stream)
+    with BarProgress().task("train", unit="chunks", total=150) as task:
+        task.advance(100)
+        task._bar.refresh()
+        assert "-:--:--" in stream.getvalue()
+    last = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", stream.getvalue()).split("\r")[-1]
+    assert "100/150 chunks" in last
+    assert last.split()[-2:] == ["0", "s"]
 
 
 def test_between_two_lines_five_seconds_pass():

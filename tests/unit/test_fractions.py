@@ -230,6 +230,9 @@ def test_controls_give_each_reference_its_own_rates_the_more_so_the_more_reads_t
         ("sample\treference\tn_positive\tn_negative", "s\ta\t1\t2", "over several samples"),
         ("reference\tpositive", "a\t1", "no column 'n_positive'"),
         ("reference\tn_positive\tn_negative", "a\tmany\t2", "line 2: a count is no whole number"),
+        ("reference\tn_positive\tn_negative", "a\t-5\t2", "line 2: a count is no whole number"),
+        ("reference\tn_positive\tn_negative", "a\t²\t2", "line 2: a count is no whole number"),
+        ("reference\tn_positive\tn_negative", "a\t1\t2\na\t1\t2", "line 3 names reference 'a' a second time"),
         ("reference\tn_positive\tn_negative", "a\t0\t0", "nothing can be corrected"),
     ],
 )

@@ -20,6 +20,7 @@ from leech.data.compose import merge
 from leech.data.config import InspectConfig, MergeConfig
 from leech.data.corpus import SPLITS, UNUSED_CODE, ChunkArrays, Corpus, column_layout
 from leech.data.inspect import inspect
+from leech.data.page import mean_dwell, median_signal
 from leech.data.recipe import Recipe
 from leech.data.squiggle import POINTS_PER_BASE, view
 from leech.errors import InputError
@@ -104,14 +105,16 @@ def test_all_rows_are_counted_whatever_the_blocks(tmp_path, monkeypatch):
     assert sum(one.num_chunks for one in view(corpus, 1000, 0, 0).labels) == 50
 
 
-def test_the_mean_signal_is_read_base_by_base(tmp_path):
+def test_the_median_signal_is_read_base_by_base(tmp_path):
     levels = [[9, 1, 2, 3, 4, 5, 6, 7, 8], [9, 1, 4, 3, 4, 5, 6, 7, 8]]
     (one,) = seen(tmp_path / "c", stepped(levels, "a", ["x", "x"])).labels
     # The five feature bases are those at 2 to 6; the first of them is 2 in one read and 4 in the other.
     assert one.level.tolist() == [3, 3, 4, 5, 6]
     assert one.signal.tolist() == np.repeat([3, 3, 4, 5, 6], POINTS_PER_BASE).tolist()
-    assert one.signal_sd.tolist() == np.repeat([1, 0, 0, 0, 0], POINTS_PER_BASE).tolist()
-    assert one.dwell.tolist() == [10] * 5
+    assert one.signal_low.tolist() == np.repeat([2, 3, 4, 5, 6], POINTS_PER_BASE).tolist()
+    assert one.signal_high.tolist() == np.repeat([4, 3, 4, 5, 6], POINTS_PER_BASE).tolist()
+    assert one.signal_reads.tolist() == [2] * 5 * POINTS_PER_BASE
+    assert one.dwell == pytest.approx([10] * 5)
 
 
 def test_labels_do_not_differ_by_which_references_they_hold_more_of(tmp_path):
@@ -131,7 +134,42 @@ def test_labels_do_not_differ_by_which_references_they_hold_more_of(tmp_path):
     assert [one.level[0] for one in apart.labels] == [0, 1]
 
 
-def test_where_there_is_no_signal_there_is_no_mean(tmp_path):
+def test_one_wild_read_moves_neither_the_line_nor_the_band(tmp_path):
+    # Nine reads of one level and one of 25; the 84 % quantile of ten is the ninth.
+    plain = stepped([[1] * 9] * 9 + [[25] * 9], "a", ["x"] * 5 + ["y"] * 5)
+    (one,) = seen(tmp_path / "c", plain).labels
+    for values in (one.signal_low, one.signal, one.signal_high, one.level):
+        assert set(values.tolist()) == {1}
+
+
+def test_dwell_is_averaged_by_its_logarithm(tmp_path):
+    batch = stepped([[1] * 9] * 4, "a", ["x", "x", "x", "y"])
+    batch.columns["dwell"][:, 4] = [8, 8, 64, 4]
+    (one,) = seen(tmp_path / "c", batch).labels
+    # Powers of two: (3 + 3 + 6) / 3 = 4 for x and 2 for y, which weigh the same: 2^3.
+    assert one.dwell[2] == pytest.approx(8)
+
+
+def test_points_that_few_reads_reach_are_counted_and_not_drawn(tmp_path):
+    batch = stepped([[1] * 9] * 5, "a", ["x"] * 5)
+    # Base -2 lies at samples 10 to 20, base -1 at 20 to 30: two of five reads have the first, four the second.
+    batch.columns["valid_start"][:] = [0, 0, 20, 20, 30]
+    batch.columns["dwell"][4, 2:4] = 0
+    batch.columns["dwell"][2:4, 2] = 0
+    result = seen(tmp_path / "c", batch)
+    (one,) = result.labels
+    assert one.signal_reads[::POINTS_PER_BASE].tolist() == [2, 4, 5, 5, 5]
+    assert one.base_reads.tolist() == [2, 4, 5, 5, 5]
+    # Half of five is more than two.
+    assert one.enough(one.base_reads).tolist() == [False, True, True, True, True]
+    told = one.to_mapping()
+    assert (told["median_level"][0], told["reads_base"][0], told["reads_averaged"]) == (1, 2, 5)
+    assert mean_dwell(result).count("<circle") == 4
+    (line,) = re.findall(r'<polyline points="([^"]*)"', median_signal(result))
+    assert len(line.split()) == 4 * POINTS_PER_BASE
+
+
+def test_where_there_is_no_signal_there_is_no_median(tmp_path):
     batch = stepped([[1] * 9, [1] * 9], "a", ["x", "x"])
     # The window's first 15 samples are beyond the read: base -2 (samples 10 to 20) shows its second half only.
     batch.columns["valid_start"][:] = 15
@@ -153,7 +191,7 @@ def test_where_there_is_no_signal_there_is_no_mean(tmp_path):
     assert one.spreads["bases_in_window"] == (6, 6, 6)
     # 12 samples at 4 kHz.
     assert one.spreads["ms_per_base"] == (3, 3, 3)
-    assert one.to_mapping()["mean_level"] == [1, 1, None, 1, 1]
+    assert one.to_mapping()["median_level"] == [1, 1, None, 1, 1]
 
 
 def test_the_correlation_with_expected_levels_is_that_of_each_read(tmp_path):
@@ -173,7 +211,12 @@ def test_examples_show_boundaries_and_letters_and_depend_on_the_seed(tmp_path):
         stepped(generator.normal(size=(30, 9)), "bb", ["y", "x", "z"] * 10),
     ]
     result = seen(tmp_path / "c", *batches)
-    assert [(example.label, example.reference) for example in result.examples] == [("a", "x")] * 2 + [("bb", "x")] * 2
+    shown = [(example.label, example.reference) for example in result.examples]
+    # x and y are in both labels, and come before z in one and the same order.
+    assert sorted(shown) == [("a", "x"), ("a", "y"), ("bb", "x"), ("bb", "y")]
+    assert [reference for _, reference in shown[:2]] == [reference for _, reference in shown[2:]]
+    more = view(Corpus.open(tmp_path / "c"), 1000, 5, 0).examples
+    assert [example.reference for example in more[5:]] == [shown[0][1], shown[1][1], "z", shown[0][1], shown[1][1]]
     example = result.examples[0]
     # Sequence codes run 0 1 2 3 0 ...: the focus, the ninth of 17, is A; the window begins with the second base, C.
     assert [base.letter for base in example.bases] == list("CGTACGT")
@@ -196,7 +239,25 @@ def test_a_corpus_without_labels_is_shown_without_inventing_one(tmp_path):
     content = result.to_mapping()
     assert content["chunks"][0]["label"] is None
     assert [one["label"] for one in content["view"]["labels"]] == [None]
+    tables = {table.title: table for table in result.tables()}
+    assert tables["Chunks"].rows == (("(none)", "3"),)
+    assert tables["Motif in the alignment"].rows == (("(none)", "no indel", "3"),)
     assert "no label" in (tmp_path / "page.html").read_text()
+
+
+def test_refinement_of_every_source_of_a_merged_corpus_is_shown(tmp_path):
+    told = {"refined": 3, "kept_moves": 1, "unrefinable": 0, "refined_share": 0.75}
+    told |= {"correlation_before": 0.5, "correlation_after": 0.75}
+    parts = [write(tmp_path / label, chunks(20, seed=seed, label=label)) for seed, label in enumerate(("yes", "no"))]
+    manifest = json.loads((parts[0] / "manifest.json").read_text())
+    rewrite_manifest(parts[0], {**manifest, "settings": {"refinement": told}})
+    merge(parts, build(MergeConfig, {}), tmp_path / "m", force=False, stamp=STAMP)
+    result = inspect(tmp_path / "m", InspectConfig(), force=False, stamp=STAMP)
+    (table,) = (table for table in result.tables() if table.title == "Boundary refinement")
+    assert [row[1] for row in table.rows] == ["3 (75.0%)", "1 (25.0%)", "0 (0.0%)", "0.500", "0.750"]
+    assert [one["refinement"] for one in result.to_mapping()["records"] if "refinement" in one] == [told]
+    plain = inspect(parts[1], InspectConfig(), force=False, stamp=STAMP)
+    assert "Boundary refinement" not in [table.title for table in plain.tables()]
 
 
 class Reader(HTMLParser):
@@ -236,7 +297,7 @@ def test_the_page_is_one_file_without_scripts_network_or_unescaped_names(tmp_pat
     assert not {"script", "link", "img", "iframe"} & set(reader.tags)
     assert "http" not in text
     assert "url(" not in text
-    # Mean signal, mean dwell and two examples.
+    # Median signal, median dwell and two examples.
     assert reader.tags["svg"] == 4
     assert name in "".join(reader.text)
     assert not any("nan" in points for points in re.findall(r'points="([^"]*)"', text))
@@ -252,13 +313,13 @@ def test_the_command_prints_tables_or_json(tmp_path, capsys):
     assert main(["data", "inspect", str(path), "--json", "--examples", "1"]) == 0
     content = json.loads(capsys.readouterr().out)
     assert content["chunks"] == [{"label": "a", "reference": "x", "flow_cell": "F", "split": None, "chunks": 3}]
-    assert content["view"]["labels"][0]["mean_level"] == [1] * 5
+    assert content["view"]["labels"][0]["median_level"] == [1] * 5
     assert len(content["view"]["examples"]) == 1
     assert content["records"][0]["counts"] == {"seen": 3, "used": 3}
     assert main(["data", "inspect", str(path)]) == 0
     out = capsys.readouterr().out
     assert "Chunks by reference\nlabel  reference  flow cell  chunks\na      x          F               3\n" in out
-    assert "Mean level and dwell in samples around the focus, over 1 shared references" in out
+    assert "Level (median) and dwell in samples (geometric mean) around the focus, over 1 shared references" in out
 
 
 def test_codes_that_mean_nothing_are_refused(tmp_path):

@@ -137,6 +137,7 @@ def test_a_kind_of_one_group_has_a_worst_but_is_not_the_worst_of_all() -> None:
     positive = np.tile([True, False], 30)
     metrics = measured(positive, np.where(positive, 0.9, 0.2))
     assert metrics.to_mapping()["worst_groups"] == {"reference": "b", "sample": "mixed"}
+    assert [row[-1] for kind in metrics.groupings for row in kind.table("charged").rows if "worst" in row] == []
     assert metrics.worst_group is None
     rows = dict(row[:2] for row in metrics.tables()[0].rows)
     assert "worst group" not in rows

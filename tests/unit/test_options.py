@@ -168,9 +168,9 @@ def test_a_hidden_field_cannot_be_set_from_the_file(tmp_path):
 
 
 def test_an_impossible_value_says_where_it_may_come_from(tmp_path):
-    with pytest.raises(ConfigError, match=r"^options: 'degrees' must be between 30 and 300, got 1\."):
+    with pytest.raises(ConfigError, match=r"^--temperature must be between 30 and 300, got 1\."):
         run("--name", "a", "--temperature", "1")
-    with pytest.raises(ConfigError, match=r"^options and '.*oven.toml': 'degrees' must be"):
+    with pytest.raises(ConfigError, match=r"^'.*oven.toml' and options: 'degrees' must be"):
         run("--name", "a", "--config", toml(tmp_path, "degrees = 1\n"))
 
 

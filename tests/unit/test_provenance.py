@@ -9,12 +9,13 @@ import os
 import signal
 import subprocess
 import sys
+from multiprocessing import get_context
 
 import pytest
 
 from leech import provenance
 from leech.errors import ConfigError, InputError
-from leech.provenance import Identity, Stamp, atomic_file, atomic_folder, refuse_input_as_output
+from leech.provenance import Identity, Stamp, atomic_file, atomic_folder, final_path, refuse_input_as_output
 
 TIME = "2026-01-01T00:00:00+00:00"
 
@@ -312,3 +313,23 @@ def test_force_does_not_replace_the_file_that_makes_an_artefact(tmp_path, name):
     with pytest.raises(InputError, match="what makes its folder an artefact"), atomic_file(tmp_path / name, force=True):
         raise AssertionError
     assert (tmp_path / name).read_text() == "{}"
+
+
+def test_a_path_in_a_folder_that_is_being_made_is_named_as_it_will_be(tmp_path):
+    with atomic_folder(tmp_path / "demo") as outer:
+        with atomic_folder(outer / "corpus") as inner:
+            assert final_path(inner / "x.npy") == tmp_path / "demo" / "corpus" / "x.npy"
+            # A process started by this one, as ranks are, names it so too.
+            with get_context("spawn").Pool(1) as pool:
+                assert pool.apply(final_path, (inner / "x.npy",)) == tmp_path / "demo" / "corpus" / "x.npy"
+            fill(inner)
+        fill(outer)
+    # What another process left behind, or whoever named a folder so, keeps its name.
+    for name in (
+        "corpus",
+        "corpus.partial-0",
+        "corpus.partial",
+        f"x.partial-{os.getpid()}y",
+        f".partial-{os.getpid()}",
+    ):
+        assert final_path(tmp_path / name) == tmp_path / name

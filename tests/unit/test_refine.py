@@ -8,6 +8,7 @@ import pytest
 
 from banded_viterbi import best_bounds
 from leech.data import refine
+from leech.data.accounts import refinement_table
 from leech.data.refine import MIN_BASES, Refinement, RefinementTally, level_correlation, refine_bounds
 from leech.errors import MismatchError
 
@@ -204,6 +205,13 @@ def test_tallies_add_up_and_tell_the_share_and_the_medians():
         "correlation_before": 0.6,
         "correlation_after": 0.95,
     }
+    (title, columns, rows) = vars(refinement_table({"": parts[0].to_mapping()})).values()
+    assert (title, columns) == ("Boundary refinement", ("what", "value"))
+    assert [value for _, value in rows] == ["3 (60.0%)", "1 (20.0%)", "1 (20.0%)", "0.600", "0.950"]
+    assert not any("_" in words for words, _ in rows)
+    two = refinement_table({"a": parts[0].to_mapping(), "b": RefinementTally().to_mapping()})
+    assert two.columns == ("what", "a", "b")
+    assert [row[2] for row in two.rows] == ["0 (0.0%)", "0 (0.0%)", "0 (0.0%)", "", ""]
     parts[0].refuse_harm()
     assert RefinementTally().to_mapping()["refined_share"] is None
 

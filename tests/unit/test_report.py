@@ -166,6 +166,13 @@ def test_metrics_curves_and_bins_are_those_of_the_file(tmp_path):
     assert rates["200"] == ["0.7500", "0.2500", "0.7500"]
     assert rates["1"] == ["1.0000", "1.0000", "0.5000"]
     assert rates["251"] == ["0.0000", "0.0000", ""]
+    caption = next(word for word in page.words if word.startswith("Precision and recall"))
+    assert caption.endswith(" Up to recall 0.50 (m) reads share the highest score, so the line is level there.")
+    # The first of the curve's points is that at recall 0: the left side of the frame, 54, as high as the next one.
+    drawing = (tmp_path / "report.html").read_text().split("<title>Precision-recall curve</title>")[1]
+    first, second = re.search(r'<polyline points="([^"]*)"', drawing)[1].split()[:2]
+    assert first.split(",")[0] == "54.0" != second.split(",")[0]
+    assert first.split(",")[1] == second.split(",")[1]
     # 200 // 8 * 8 = 200: no positive there but one at 210 in 208-215.
     assert ["208", "215", "0", "1"] in downloads["scores-m.tsv"]
     assert [row[3:6] for row in downloads["reliability-m.tsv"]] == [
@@ -410,7 +417,7 @@ def test_signal_is_shown_by_call_beside_truth_where_calls_are_given(tmp_path):
     }
     _, page = made(tmp_path, corpus=tmp_path / "m", scores=[tmp_path / "s.tsv"])
     columns = page.downloads()["dwell-by-call.tsv"][0]
-    assert {f"dwell {one.label}" for one in seen.labels} <= set(columns)
+    assert {f"{what} {one.label}" for one in seen.labels for what in ("dwell", "reads")} <= set(columns)
 
 
 def test_training_curves_and_provenance_come_from_the_model(tmp_path):
@@ -487,6 +494,15 @@ def test_a_drawn_read_is_a_file_of_its_own_with_every_base(tmp_path, merged):
     assert drawn.open == []
     letters = "".join(base.letter for base in result.chunks[0].bases)
     assert "".join(word for word in drawn.words if word in set("ACGTN")) == letters
+    # The file stands without a caption: which read it is, what the lines are and what is counted can be read on it.
+    words = " ".join(drawn.words)
+    shown = [attributes for tag, attributes in drawn.tags if tag == "text"]
+    assert any(read_id in word and "row 3" in word for word in drawn.words)
+    assert "Shaded: the focus base." in words
+    assert "samples from the start of the window" in words
+    # A word of n characters is about 6.7 n wide; the last number stands whole within the drawing.
+    last = max(float(attributes["x"]) for attributes in shown if attributes["text-anchor"] == "middle")
+    assert last + 6.7 * 3 / 2 < 900 - 10
     # The run has 4000 samples a second, so a base of n samples lasts n / 4 ms.
     (table,) = result.tables()
     assert all(float(row[5]) == pytest.approx(int(row[4]) / 4, abs=0.01) for row in table.rows)

@@ -10,6 +10,7 @@ import uuid
 import pytest
 
 from leech.config import build
+from leech.data.prepare import junction_table
 from leech.data.recipe import Recipe
 from leech.data.sites import BedSites, Place, ReadSites, settle_labels, settle_sites, sites_for_model, stored_bed
 from leech.errors import ConfigError, InputError, MismatchError
@@ -224,3 +225,17 @@ def test_a_damaged_gzip_is_named(tmp_path):
     (tmp_path / "s.bed.gz").write_bytes(content)
     with pytest.raises(InputError, match=r"Cannot read BED .*s\.bed\.gz"):
         BedSites.load(tmp_path / "s.bed.gz")
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"motif": "CCA", "motif_offset": 0}, "Motif"),
+        ({"site_source": "sites", "sites_sha256": "sha256:0"}, "Interval of the BED"),
+        ({"site_source": "read_sites"}, "Base of the site"),
+    ],
+)
+def test_the_table_of_clean_alignments_says_what_was_looked_at(given, words):
+    table = junction_table({"a": {"clean": 3, "indel": 1, "not_covered": 0}}, build(Recipe, given))
+    assert table.title == f"{words} in the alignment of reads that can be cut"
+    assert table.rows == (("a", "3", "1", "0", "75.0%"),)

@@ -71,6 +71,22 @@ def test_the_folder_holds_the_model_its_history_and_its_configuration(
     assert set(ladders) == {"uncharged", "charged"}
 
 
+def test_a_run_that_stops_early_says_so_and_a_full_one_does_not(
+    corpus: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="leech")
+    # 90 chunks in batches of 3 are 30 steps an epoch. With the least learning rate no evaluation is better than the first, so
+    # with a patience of one the second is the last.
+    result = run(corpus, tmp_path / "early", epochs=9, batch_size=3, patience=1, learning_rate=1e-8)
+    last = json.loads((tmp_path / "early" / "history.jsonl").read_text().splitlines()[-1])
+    assert last["step"] < 270
+    words = f"Stopped early at step {last['step']} of 270, 1 evaluations after the best one; kept the weights of epoch"
+    assert f"{words} {result.epoch} of {last['epoch']}." in caplog.text
+    caplog.clear()
+    run(corpus, tmp_path / "full", epochs=2, batch_size=30, patience=9)
+    assert "Stopped early" not in caplog.text
+
+
 def test_a_bed_of_sites_travels_from_the_corpora_into_the_model(tmp_path: Path) -> None:
     bed = BedSites.parse(b"tRNA-A\t3\t4\ntRNA-B\t5\t6\n")
     by_bed = {"motif": None, "motif_offset": None, "site_source": "sites", "sites_sha256": bed.sha256}

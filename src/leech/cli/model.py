@@ -88,7 +88,7 @@ def calibrate(
 @click.pass_obj
 def inspect(session: Session, /, model: Path, as_json: bool) -> None:
     """Show what a model is: network, labels, the recipe of its chunks, and how it was trained."""
-    from leech.models.bundle import describe
+    from leech.models.description import describe
 
     session.start()
     session.show(describe(model), as_json=as_json)

@@ -16,15 +16,10 @@ from typing import Any, TypeVar
 
 import click
 
-from leech.config import build, load_toml, nearest
+from leech.config import build, flag_of, load_toml, nearest
 from leech.errors import ConfigError
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-def flag_of(field: dataclasses.Field[Any]) -> str:
-    """Return the flag of a field, with its dashes."""
-    return str(field.metadata.get("flag") or "--" + field.name.replace("_", "-"))
 
 
 def exposed_fields(cls: type) -> list[dataclasses.Field[Any]]:
@@ -189,7 +184,8 @@ def collect(classes: Sequence[type], given: Mapping[str, Any], config_file: Path
     for name, field in known.items():
         if field.default is dataclasses.MISSING and name not in values:
             raise ConfigError(f"Missing option '{flag_of(field)}': {field.metadata['help']}")
-    source = "options" if config_file is None else f"options and '{config_file}'"
+    # Of flags alone nothing is to be said but which; a value in the file may be the one that does not fit.
+    source = None if config_file is None else f"'{config_file}' and options"
     return [
         build(
             cls,

@@ -9,7 +9,8 @@ names the file and still fails.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from leech.console import Table, logger
 from leech.data.config import ReadSources
@@ -22,6 +23,10 @@ _ALARMING_SHARE = 0.5
 """Share of candidate records that fail above which a warning says so."""
 
 _WITHOUT_SIGNAL = ("not_in_pod5", "signal_unreadable")
+
+
+NO_LABEL = "(none)"
+"""Shown in tables for reads without a label, so that the cell does not look forgotten."""
 
 
 def ladder_table(counts: Counts) -> Table:
@@ -59,6 +64,32 @@ def settle(counts: Counts, sources: ReadSources, *, num_records: int, num_result
             hint=REASONS["not_in_pod5"].remedy,
         )
     _judge_failures(counts, sources.max_fail_frac)
+
+
+def refinement_table(told: Mapping[str, Mapping[str, Any]]) -> Table:
+    """Return what became of the boundaries of the used reads.
+
+    :param told: by name of a corpus, what a manifest has under ``settings.refinement``; one corpus needs no name.
+    """
+    outcomes = (
+        ("refined", "reads refined"),
+        ("kept_moves", "reads left as the move table has them, because the levels would have fitted worse"),
+        ("unrefinable", "reads not refinable: too few bases with signal and a known level"),
+    )
+    correlations = (
+        ("correlation_before", "median correlation with the expected levels before"),
+        ("correlation_after", "median correlation with the expected levels after"),
+    )
+    rows = [(words, *(_share(one, name) for one in told.values())) for name, words in outcomes]
+    for name, words in correlations:
+        rows.append((words, *("" if one.get(name) is None else f"{one[name]:.3f}" for one in told.values())))
+    columns = ("what", *(told if len(told) > 1 else ("value",)))
+    return Table(title="Boundary refinement", columns=columns, rows=tuple(rows))
+
+
+def _share(told: Mapping[str, Any], name: str) -> str:
+    total = sum(told.get(outcome, 0) for outcome in ("refined", "kept_moves", "unrefinable"))
+    return f"{told.get(name, 0)} ({told.get(name, 0) / max(total, 1):.1%})"
 
 
 def _judge_failures(counts: Counts, limit: float | None) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leech.data.anchors import Site, Sites
+from leech.data.context import ContextTally
 from leech.data.corpus import ChunkArrays, column_layout
 from leech.data.features import LEVEL_COLUMNS, measure_levels
 from leech.data.moves import (
@@ -46,14 +47,14 @@ class CutResult(NamedTuple):
     :ivar junction: reads that could be cut, by (label, state of the motif in the alignment), whether or not
         ``require_clean_junction`` then took them out; a missing label is the empty text.
     :ivar refinement: what became of the used reads' boundaries; empty without refinement.
-    :ivar num_context_cut: chunks whose ``context_bases`` span more samples than the window has.
+    :ivar context: samples that ``context_bases`` span; empty without them.
     """
 
     chunks: ChunkArrays
     outcomes: tuple[str, ...]
     sample_rates: dict[str, int]
     junction: Counter[tuple[str, int]]
-    num_context_cut: int
+    context: ContextTally
     refinement: RefinementTally
 
 
@@ -231,11 +232,11 @@ def cut(
     rows["shift"][:] = [normalisation.shift for normalisation in normalisations]
     rows["scale"][:] = [normalisation.scale for normalisation in normalisations]
     rows["dwell"][:] = np.minimum(np.diff(base_bounds, axis=1), _LONGEST_DWELL)
-    num_context_cut = _fill_signal(rows, candidates, turned, base_bounds, recipe)
+    context = _fill_signal(rows, candidates, turned, base_bounds, recipe)
     _fill_levels(rows, turned, base_bounds, recipe)
     categories = _fill_descriptions(rows, candidates, references, label, sample)
     rates = {candidate.raw.run.run: candidate.raw.run.sample_rate for candidate in candidates}
-    return CutResult(ChunkArrays(rows, categories), tuple(outcomes), rates, junction, num_context_cut, tally)
+    return CutResult(ChunkArrays(rows, categories), tuple(outcomes), rates, junction, context, tally)
 
 
 def _find_candidates(
@@ -270,8 +271,8 @@ def _fill_signal(
     signals: Sequence[NDArray[np.int16]],
     base_bounds: NDArray[np.int64],
     recipe: Recipe,
-) -> int:
-    """Fill in where the windows lie and what they hold; return how many are too short for the context asked for."""
+) -> ContextTally:
+    """Fill in where the windows lie and what they hold; return what the context asked for spans."""
     length = np.array([len(signal) for signal in signals], dtype=np.int64)
     focus = focus_samples(base_bounds, recipe)
     start = focus - recipe.samples_before
@@ -288,8 +289,9 @@ def _fill_signal(
     rows["focus_base_start"][:] = base_bounds[:, recipe.bases_before] - start
     in_time = length - 1 - focus if recipe.reverse_signal else focus
     rows["focus_raw_sample"][:] = in_time + np.array([c.read.signal_start for c in candidates], dtype=np.int64)
-    is_cut = (low < start) | (high > start + recipe.num_samples)
-    return 0 if recipe.context_bases is None else int(is_cut.sum())
+    if recipe.context_bases is None:
+        return ContextTally()
+    return ContextTally.of(focus - low, high - focus, (recipe.samples_before, recipe.samples_after))
 
 
 def _fill_levels(

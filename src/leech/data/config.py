@@ -131,9 +131,14 @@ class InspectConfig:
 
     html: Path | None = knob(None, help="Page to write, one file with all tables and figures in it.")
     sample: int = knob(
-        10000, minimum=0, help="Chunks looked at one by one for geometry, levels and means, as many of every label."
+        10000, minimum=0, help="Chunks looked at one by one for geometry, levels and dwell, as many of every label."
     )
-    examples: int = knob(3, minimum=0, maximum=100, help="Chunks of every label that are shown one by one.")
+    examples: int = knob(
+        3,
+        minimum=0,
+        maximum=100,
+        help="Chunks of every label that are shown one by one, of as many references as there are.",
+    )
     seed: int = knob(0, minimum=0, help="Seed of the choice of chunks.")
 
 

@@ -16,16 +16,16 @@ import numpy as np
 
 from leech.config import to_mapping
 from leech.console import Table
-from leech.data.accounts import ladder_table
+from leech.data.accounts import NO_LABEL, ladder_table, refinement_table
 from leech.data.config import InspectConfig
 from leech.data.corpus import SPLITS, UNUSED_CODE, Corpus, column_layout
 from leech.data.page import render_page
 from leech.data.reasons import REASONS, Counts
 from leech.data.squiggle import Spread, View, view
-from leech.provenance import Stamp, atomic_file
+from leech.provenance import Stamp, atomic_file, distinct_names
 
 UNLABELLED = ""
-"""Shown where a chunk has no label; an absent label stays empty and never becomes a word."""
+"""Label of a chunk that has none: null in JSON, and ``NO_LABEL`` in tables."""
 
 UNUSED = "unused"
 """Shown as the split of chunks that a merge left out."""
@@ -80,7 +80,12 @@ class Inspection:
                 for (label, reference, flow_cell, split), number in self.groups.items()
             ],
             "records": [
-                {"source": str(part.path), "labels": part.labels, "counts": part.manifest.counts}
+                {
+                    "source": str(part.path),
+                    "labels": part.labels,
+                    "counts": part.manifest.counts,
+                    **_refinement_of(part),
+                }
                 for part in self.corpus.parts or [self.corpus]
             ],
             "view": self.view.to_mapping(),
@@ -91,7 +96,7 @@ class Inspection:
         }
 
     def tables(self) -> list[Table]:
-        """Return overview, counts, geometry, means by label and the ladder of counts."""
+        """Return overview, counts, geometry, medians by label and the ladder of counts."""
         manifest, recipe = self.corpus.manifest, self.corpus.recipe
         overview = (
             ("path", str(self.corpus.path)),
@@ -110,16 +115,21 @@ class Inspection:
             ("k-mer table", (recipe.kmer_table_sha256 or "")[:16]),
             ("digest", manifest.digest),
         )
-        junction = [(*names, str(number)) for names, number in self.junction.items()]
+        junction = [(label or NO_LABEL, state, str(number)) for (label, state), number in self.junction.items()]
         return [
             Table(title="Corpus", columns=("what", "value"), rows=overview),
             self._groups_table("Chunks", ("label",), (0,)),
             self._groups_table("Chunks by flow cell", ("label", "flow cell"), (0, 2)),
             self._groups_table("Chunks by reference", ("label", "reference", "flow cell"), (0, 1, 2)),
             *_view_tables(self.view),
-            Table(title="Motif in the alignment", columns=("label", "state", "chunks"), rows=tuple(junction)),
+            Table(
+                title=f"{recipe.junction_words} in the alignment",
+                columns=("label", "state", "chunks"),
+                rows=tuple(junction),
+            ),
             ladder_table(Counts.from_ladder(manifest.counts)),
             *([_yield_table(self.corpus)] if len(self.corpus.parts) > 1 else []),
+            *_refinement_tables(self.corpus),
         ]
 
     def _groups_table(self, title: str, columns: tuple[str, ...], kept: tuple[int, ...]) -> Table:
@@ -129,7 +139,7 @@ class Inspection:
             numbers[tuple(names[place] for place in kept), names[3]] += number
         splits = sorted({split for _, split in numbers}, key=[*SPLITS, UNUSED, ""].index)
         rows = [
-            (*names, *(str(numbers[names, split]) for split in splits))
+            (names[0] or NO_LABEL, *names[1:], *(str(numbers[names, split]) for split in splits))
             for names in sorted({names for names, _ in numbers})
         ]
         return Table(title=title, columns=(*columns, *(split or "chunks" for split in splits)), rows=tuple(rows))
@@ -141,7 +151,7 @@ def _view_tables(seen: View) -> list[Table]:
     shares, spreads = list(seen.labels[0].shares), list(seen.labels[0].spreads)
     rows = [
         (
-            one.label,
+            one.label or NO_LABEL,
             str(one.num_chunks),
             *(f"{one.shares[name]:.1%}" for name in shares),
             *(_spread(one.spreads[name]) for name in spreads),
@@ -149,23 +159,24 @@ def _view_tables(seen: View) -> list[Table]:
         for one in seen.labels
     ]
     columns = ("label", "looked at", *(name.replace("_", " ") for name in (*shares, *spreads)))
-    means = tuple(
+    medians = tuple(
         (
             str(offset),
             letter,
             *(_number(one.level[place], 2) for one in seen.labels),
             *(_number(one.dwell[place], 1) for one in seen.labels),
+            *(str(one.base_reads[place]) for one in seen.labels),
         )
         for place, (offset, letter) in enumerate(zip(seen.offsets, seen.letters, strict=True))
     )
-    names = [one.label for one in seen.labels]
+    names = [one.label or NO_LABEL for one in seen.labels]
     over = f"{seen.num_references} shared references" if seen.num_references else "each label's own references"
     return [
         Table(title="Windows (spreads: median, 5 % to 95 %)", columns=columns, rows=tuple(rows)),
         Table(
-            title=f"Mean level and dwell in samples around the focus, over {over}",
-            columns=("offset", "base", *(f"level {name}" for name in names), *(f"dwell {name}" for name in names)),
-            rows=means,
+            title=f"Level (median) and dwell in samples (geometric mean) around the focus, over {over}",
+            columns=("offset", "base", *(f"{what} {name}" for what in ("level", "dwell", "reads") for name in names)),
+            rows=medians,
         ),
     ]
 
@@ -178,6 +189,23 @@ def _spread(spread: Spread) -> str:
 
 def _number(value: float, digits: int) -> str:
     return f"{value:.{digits}f}" if np.isfinite(value) else ""
+
+
+def _refinement_of(part: Corpus) -> dict[str, Any]:
+    told = part.manifest.settings.get("refinement")
+    return {} if told is None else {"refinement": told}
+
+
+def _refinement_tables(corpus: Corpus) -> list[Table]:
+    """Return what became of the boundaries of every source's reads; none where none was refined."""
+    parts = list(corpus.parts or [corpus])
+    names = distinct_names([part.path for part in parts])
+    told = {
+        f"{name} ({', '.join(part.labels)})": found["refinement"]
+        for name, part in zip(names, parts, strict=True)
+        if (found := _refinement_of(part))
+    }
+    return [refinement_table(told)] if told else []
 
 
 def _yield_table(corpus: Corpus) -> Table:

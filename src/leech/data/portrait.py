@@ -21,8 +21,8 @@ from leech.console import Table
 from leech.data.config import ViewConfig
 from leech.data.corpus import Corpus
 from leech.data.drawing import colour, document, figure, numbers
+from leech.data.examples import Example, examples_at
 from leech.data.page import caption_of, draw_example
-from leech.data.squiggle import Example, examples_at
 from leech.errors import ConfigError, InputError
 from leech.provenance import Stamp, atomic_file
 

@@ -16,15 +16,16 @@ from pathlib import Path
 from typing import Any
 
 from leech.console import Progress, Table, logger
-from leech.data.accounts import ladder_table, refuse_incomplete
+from leech.data.accounts import NO_LABEL, ladder_table, refinement_table, refuse_incomplete
 from leech.data.basecaller import BasecallModels
 from leech.data.config import PrepareConfig, ReadSources
+from leech.data.context import ContextTally
 from leech.data.corpus import CorpusWriter
 from leech.data.frame import FrameVerdict
 from leech.data.levels import KmerTable
 from leech.data.pod5 import BadFile
 from leech.data.reasons import Counts
-from leech.data.recipe import Recipe
+from leech.data.recipe import MOST_SAMPLES, Recipe
 from leech.data.recut import record_inputs
 from leech.data.refine import MARGIN_BASES, MIN_BASES, RefinementTally
 from leech.data.sites import BedSites, settle_labels, settle_sites
@@ -72,7 +73,11 @@ class PrepareResult:
 
     def tables(self) -> list[Table]:
         """Return the ladder of counts, the yield of a clean junction by label and what became of boundaries."""
-        return [ladder_table(self.counts), junction_table(self.junction), *refinement_tables(self.refinement)]
+        return [
+            ladder_table(self.counts),
+            junction_table(self.junction, self.recipe),
+            *([] if self.refinement is None else [refinement_table({"": self.refinement.to_mapping()})]),
+        ]
 
 
 _FEW_REFINED = 0.5
@@ -82,22 +87,24 @@ JUNCTION_STATES = ("clean", "indel", "not_covered")
 """Names of the states of the motif in an alignment, by code of the column ``junction_indel``."""
 
 
-def junction_table(junction: Mapping[str, Mapping[str, int]]) -> Table:
-    """Return the states of the motif in the alignment by label, and the share that a clean one would leave."""
+_ENOUGH_WHOLE = 0.95
+"""Share of the chunks that a window that is advised holds whole."""
+
+
+def junction_table(junction: Mapping[str, Mapping[str, int]], recipe: Recipe) -> Table:
+    """Return the states of the motif, or of what stands for it, in the alignment by label, and the share of clean ones."""
     rows = [
-        (label, *(str(states[name]) for name in JUNCTION_STATES), f"{states['clean'] / sum(states.values()):.1%}")
+        (
+            label or NO_LABEL,
+            *(str(states[name]) for name in JUNCTION_STATES),
+            f"{states['clean'] / sum(states.values()):.1%}",
+        )
         for label, states in junction.items()
     ]
     columns = ("label", "clean", "with indel", "not covered", "clean share")
-    return Table(title="Motif in the alignment of reads that can be cut", columns=columns, rows=tuple(rows))
-
-
-def refinement_tables(tally: RefinementTally | None) -> list[Table]:
-    """Return what became of the used reads' boundaries as a table; none without refinement."""
-    if tally is None:
-        return []
-    rows = [(what, "" if value is None else f"{value}") for what, value in tally.to_mapping().items()]
-    return [Table(title="Boundary refinement", columns=("what", "value"), rows=tuple(rows))]
+    return Table(
+        title=f"{recipe.junction_words} in the alignment of reads that can be cut", columns=columns, rows=tuple(rows)
+    )
 
 
 def _by_label(junction: Mapping[tuple[str, int], int]) -> dict[str, dict[str, int]]:
@@ -124,6 +131,41 @@ def _check_levels(recipe: Recipe, table: KmerTable) -> None:
             f"and --bases-after {recipe.bases_after} it has {recipe.num_bases + 2 * MARGIN_BASES}: no read could be refined.",
             hint=f"Keep at least {MIN_BASES - 2 * MARGIN_BASES} bases, or use --refinement none.",
         )
+
+
+def warn_context_cut(context: ContextTally, recipe: Recipe, num_chunks: int) -> None:
+    """Warn of chunks that lost samples of their context, and name a window that would hold nearly all of it."""
+    if not context.num_cut:
+        return
+    before, after = context.window_for(_ENOUGH_WHOLE)
+    # A side that is wide enough already stays as it is.
+    before, after = max(before, recipe.samples_before), max(after, recipe.samples_after)
+    advice = (
+        f"--samples-before {before} --samples-after {after} would show at least {_ENOUGH_WHOLE:.0%} of them whole"
+        if max(before, after) <= MOST_SAMPLES
+        else f"even --samples-before {MOST_SAMPLES} --samples-after {MOST_SAMPLES}, the widest there is, would not show "
+        f"{_ENOUGH_WHOLE:.0%} of them whole; ask for fewer bases"
+    )
+    if (before, after) == (recipe.samples_before, recipe.samples_after):
+        advice = f"more than {_ENOUGH_WHOLE:.0%} are whole"
+    logger.warning(
+        "%d of %d chunks hold more samples in %d + 1 + %d bases than fit into the window's %d + %d, and were cut at "
+        "its ends; %s.",
+        context.num_cut,
+        num_chunks,
+        *(recipe.context_bases or ()),
+        recipe.samples_before,
+        recipe.samples_after,
+        advice,
+    )
+
+
+def _tell_unlabelled(junction: Mapping[tuple[str, int], int]) -> None:
+    unlabelled = sum(number for (label, _), number in junction.items() if not label)
+    total = sum(junction.values())
+    if unlabelled:
+        whose = "The chunks have" if unlabelled == total else f"{unlabelled} of {total} reads have"
+        logger.info("%s no label, so nothing can be trained on them; --label NAME gives all of a library one.", whose)
 
 
 def _warn_unrefined(tally: RefinementTally) -> None:
@@ -174,7 +216,7 @@ def prepare(
     counts = Counts()
     runs: dict[str, int] = {}
     junction: Counter[tuple[str, int]] = Counter()
-    num_context_cut = 0
+    context = ContextTally()
     refinement = None if recipe.refinement == "none" else RefinementTally()
     with atomic_folder(output, force=force) as folder:
         with (
@@ -189,7 +231,7 @@ def prepare(
                     basecallers.see(batch.records)
                     runs.update(batch.cut.sample_rates)
                     junction.update(batch.cut.junction)
-                    num_context_cut += batch.cut.num_context_cut
+                    context.merge(batch.cut.context)
                     if refinement is not None:
                         refinement.merge(batch.cut.refinement)
                     task.advance(len(batch.records))
@@ -201,7 +243,7 @@ def prepare(
                 refinement.refuse_harm()
                 settings["refinement"] = refinement.to_mapping()
             if recipe.context_bases is not None:
-                settings["num_context_cut"] = num_context_cut
+                settings["num_context_cut"] = context.num_cut
             if isinstance(sites, BedSites):
                 sites.save(folder)
             elif sites is not None:
@@ -215,16 +257,8 @@ def prepare(
         stamp.write(folder)
     if refinement is not None:
         _warn_unrefined(refinement)
-    if num_context_cut:
-        logger.warning(
-            "%d of %d chunks hold more samples in %d + 1 + %d bases than fit into the window's %d + %d, and were cut at "
-            "its ends; a wider window (--samples-before, --samples-after) shows them whole.",
-            num_context_cut,
-            counts.used,
-            *(recipe.context_bases or ()),
-            recipe.samples_before,
-            recipe.samples_after,
-        )
+    warn_context_cut(context, recipe, counts.used)
+    _tell_unlabelled(junction)
     return PrepareResult(
         path=output,
         num_chunks=counts.used,

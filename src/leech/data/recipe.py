@@ -20,6 +20,9 @@ from leech.provenance import digest_of
 RECIPE_VERSION = 1
 """Raised whenever the same recipe and reads would give other bytes than before."""
 
+MOST_SAMPLES = 16000
+"""Of the window on either side of the focus position: places in it are stored in 16 bits."""
+
 CONTEXT_BASES = 4
 """Bases of context kept on either side of the base window, so that 9-mers exist for every base of it."""
 
@@ -80,8 +83,8 @@ class Recipe:
     sites_sha256: str | None = knob(
         None, expose=False, help="Digest of the BED's text, when it says where the sites are."
     )
-    samples_before: int = knob(225, minimum=0, maximum=16000, help="Signal samples before the focus position.")
-    samples_after: int = knob(225, minimum=1, maximum=16000, help="Signal samples from the focus position on.")
+    samples_before: int = knob(225, minimum=0, maximum=MOST_SAMPLES, help="Signal samples before the focus position.")
+    samples_after: int = knob(225, minimum=1, maximum=MOST_SAMPLES, help="Signal samples from the focus position on.")
     base_justify: Literal["start", "center", "end"] = knob(
         "start", help="Which point of the focus base is the focus position."
     )
@@ -199,6 +202,11 @@ class Recipe:
         if self.site_source == "motif":
             return f"{self.motif} offset {self.motif_offset}, occurrence: {self.motif_occurrence}, in the {self.anchor}"
         return "one position per read" if self.sites_sha256 is None else f"BED {self.sites_sha256[:16]}"
+
+    @property
+    def junction_words(self) -> str:
+        """What of the alignment the state of the junction is read from, for people."""
+        return {"motif": "Motif", "sites": "Interval of the BED", "read_sites": "Base of the site"}[self.site_source]
 
     @property
     def num_samples(self) -> int:

@@ -29,7 +29,7 @@ from leech.data.recipe import Recipe
 from leech.data.sites import sites_for_model
 from leech.data.stream import open_stream
 from leech.errors import InputError
-from leech.provenance import read_description
+from leech.provenance import final_path, read_description
 
 FILE_NAME = "inputs.json"
 FORMAT = "leech-inputs"
@@ -59,7 +59,7 @@ def record_inputs(folder: Path, output: Path, sources: ReadSources) -> None:
     :param output: where it will lie.
     """
     given = {name: getattr(sources, name) for name in to_mapping(sources)}
-    base = output.resolve()
+    base = final_path(output.resolve())
     content = {
         "format": FORMAT,
         "schema_version": SCHEMA_VERSION,
@@ -72,7 +72,7 @@ def _portable(value: Any, base: Path) -> Any:
     if isinstance(value, tuple):
         return [_portable(item, base) for item in value]
     if isinstance(value, Path) and str(value) != "-":
-        absolute = value.absolute()
+        absolute = final_path(value.absolute())
         return {"relative": os.path.relpath(absolute, base), "absolute": str(absolute)}
     return str(value) if isinstance(value, Path) else value
 

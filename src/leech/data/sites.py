@@ -222,7 +222,7 @@ def settle_sites(recipe: Recipe, bed: Path | None, read_sites: Path | None) -> t
     try:
         return replace(recipe, **changes), sites  # type: ignore[arg-type]
     except ValueError as error:
-        raise ConfigError(f"options: {error}.") from error
+        raise ConfigError(f"{error}.") from error
 
 
 def settle_labels(sites: SiteFile | None, label: str | None, *, from_name: bool) -> SiteFile | None:

@@ -1,14 +1,13 @@
-"""Chunks looked at one by one: window geometry, fit to the expected levels, means by class and examples.
+"""Chunks looked at one by one: window geometry, fit to the expected levels and medians by class.
 
 Hides: how chunks are drawn from a large corpus, and how reads of different speed are laid over each other. Belongs here:
-numbers that need signal or bases; counts of rows are ``inspect.py``'s, drawing is ``page.py``'s. Invariants: the same
-corpus, numbers and seed give the same values; memory does not grow with the corpus beyond a few bytes per row; levels are
-normalised as networks see them, dwell is in samples.
+numbers over chunks that need signal or bases; single chunks are ``examples.py``'s, counts of rows ``inspect.py``'s, drawing is
+``page.py``'s. Invariants: the same corpus, numbers and seed give the same values; memory grows with the chunks looked at, and
+with the corpus by a few bytes per row; levels are normalised as networks see them, dwell is in samples.
 """
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leech.data.corpus import UNUSED_CODE, Corpus
+from leech.data.examples import Example, choose_examples, label_name, normalised, plain
 from leech.data.features import base_bounds
 from leech.data.grouping import Groups
 from leech.data.recipe import CONTEXT_BASES, Recipe
@@ -24,7 +24,13 @@ from leech.data.recipe import CONTEXT_BASES, Recipe
 Floats = NDArray[np.float64]
 
 POINTS_PER_BASE = 8
-"""Points at which the signal of each base is read for the mean over reads, however long the base lasted."""
+"""Points at which the signal of each base is read for the median over reads, however long the base lasted."""
+
+FEWEST_SHARE = 0.5
+"""Share of a label's reads that must reach a point for it to be drawn: those that do are the faster ones, not all."""
+
+QUANTILES = (0.16, 0.5, 0.84)
+"""Of reads, at every point: one read of wild current moves none of them, as it does mean and standard deviation."""
 
 _BLOCK_SAMPLES = 2**22
 """Samples of signal in memory at once."""
@@ -77,9 +83,11 @@ class LabelView:
         signal of its own.
     :ivar spreads: samples per base of the read; the same in ms; bases in the window; and, with a k-mer table, correlation of
         level means with expected levels.
-    :ivar signal: mean normalised signal, ``POINTS_PER_BASE`` points per feature base, NaN where there is none; ``signal_sd``
-        is the standard deviation between reads of one reference.
-    :ivar level: mean normalised level of every feature base; ``dwell`` likewise in samples.
+    :ivar signal: median normalised signal over reads, ``POINTS_PER_BASE`` points per feature base, NaN where there is none;
+        ``signal_low`` and ``signal_high`` are the 16 % and 84 % quantiles, ``signal_reads`` how many reads reach a point.
+    :ivar level: median normalised level of every feature base; ``dwell`` is the geometric mean over reads, in samples, because
+        moves come in strides and medians of them hardly move; ``base_reads`` are the reads that have the base.
+    :ivar num_averaged: reads that could be in those: those of the references averaged.
     """
 
     label: str
@@ -87,9 +95,17 @@ class LabelView:
     shares: dict[str, float]
     spreads: dict[str, Spread]
     signal: Floats
-    signal_sd: Floats
+    signal_low: Floats
+    signal_high: Floats
+    signal_reads: NDArray[np.int64]
     level: Floats
     dwell: Floats
+    base_reads: NDArray[np.int64]
+    num_averaged: int
+
+    def enough(self, reads: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return at which points enough of the reads are there, ``FEWEST_SHARE`` of them, for the point to speak for all."""
+        return reads >= max(1, FEWEST_SHARE * self.num_averaged)
 
     def to_mapping(self) -> dict[str, Any]:
         """Return plain types, ready for JSON."""
@@ -98,46 +114,14 @@ class LabelView:
             "chunks": self.num_chunks,
             **self.shares,
             **{name: spread._asdict() for name, spread in self.spreads.items()},
-            "mean_signal": _plain(self.signal),
-            "sd_signal": _plain(self.signal_sd),
-            "mean_level": _plain(self.level),
-            "mean_dwell": _plain(self.dwell),
-        }
-
-
-class Base(NamedTuple):
-    """One base of an example: offset from the focus, letter, and samples [start, end) of the window."""
-
-    offset: int
-    letter: str
-    start: int
-    end: int
-
-
-@dataclass(frozen=True)
-class Example:
-    """One chunk.
-
-    :ivar signal: normalised, NaN where the window overhangs the read.
-    :ivar bases: those that reach into the window.
-    """
-
-    row: int
-    label: str
-    reference: str
-    read_id: str
-    signal: Floats
-    bases: tuple[Base, ...]
-
-    def to_mapping(self) -> dict[str, Any]:
-        """Return plain types, ready for JSON."""
-        return {
-            "row": self.row,
-            "label": self.label or None,
-            "reference": self.reference,
-            "read_id": self.read_id,
-            "signal": _plain(self.signal),
-            "bases": [base._asdict() for base in self.bases],
+            "reads_averaged": self.num_averaged,
+            "median_signal": plain(self.signal),
+            "low_signal": plain(self.signal_low),
+            "high_signal": plain(self.signal_high),
+            "reads_signal": self.signal_reads.tolist(),
+            "median_level": plain(self.level),
+            "geometric_mean_dwell": plain(self.dwell),
+            "reads_base": self.base_reads.tolist(),
         }
 
 
@@ -147,8 +131,8 @@ class View:
 
     :ivar labels: one view per label of which chunks were looked at.
     :ivar offsets: of the feature bases; ``letters`` are theirs, ``.`` where chunks differ.
-    :ivar num_references: references whose means every label's mean is the plain average of; 0 where the labels have none in
-        common and each is averaged over its own.
+    :ivar num_references: references that weigh the same in every label's medians; 0 where the labels have none in common and
+        each has the medians of its own.
     """
 
     labels: tuple[LabelView, ...]
@@ -170,39 +154,12 @@ class View:
 
 
 @dataclass
-class _Sums:
-    """Sums over chunks of one label and reference: of values, of their squares, and how many there were."""
-
-    total: Floats
-    squares: Floats
-    count: NDArray[np.int64]
-
-    @classmethod
-    def zero(cls, width: int) -> _Sums:
-        return cls(np.zeros(width), np.zeros(width), np.zeros(width, dtype=np.int64))
-
-    def add(self, values: Floats) -> None:
-        known = np.isfinite(values)
-        present = np.where(known, values, 0)
-        self.total += present.sum(axis=0)
-        self.squares += (present**2).sum(axis=0)
-        self.count += known.sum(axis=0)
-
-    def mean(self) -> Floats:
-        return np.where(self.count > 0, self.total / np.maximum(self.count, 1), np.nan)
-
-    def variance(self) -> Floats:
-        spread = self.squares / np.maximum(self.count, 1) - np.nan_to_num(self.mean()) ** 2
-        return np.where(self.count > 0, np.maximum(spread, 0), np.nan)
-
-
-@dataclass
 class _Tally:
     """What was seen of one label."""
 
     shares: dict[str, list[float]] = field(default_factory=dict)
     spreads: dict[str, list[float]] = field(default_factory=dict)
-    by_reference: dict[int, _Sums] = field(default_factory=dict)
+    by_reference: dict[int, list[NDArray[np.float32]]] = field(default_factory=dict)
 
 
 def view(corpus: Corpus, num_chunks: int, num_examples: int, seed: int) -> View:
@@ -215,8 +172,8 @@ def view(corpus: Corpus, num_chunks: int, num_examples: int, seed: int) -> View:
     """
     labels = np.asarray(corpus.column("label")).astype(np.int64)
     chosen = _choose(corpus, labels, num_chunks, np.random.default_rng(seed))
-    names = {code: _name(corpus, code) for code in chosen}
-    return _look(corpus, labels, chosen, names, _examples(corpus, chosen, num_examples))
+    names = {code: label_name(corpus, code) for code in chosen}
+    return _look(corpus, labels, chosen, names, choose_examples(corpus, chosen, num_examples, seed))
 
 
 def view_groups(corpus: Corpus, groups: Groups, num_chunks: int, seed: int) -> View:
@@ -255,10 +212,6 @@ def _look(
     )
 
 
-def _name(corpus: Corpus, code: int) -> str:
-    return corpus.labels[code] if code >= 0 else ""
-
-
 def _choose(
     corpus: Corpus, labels: NDArray[np.int64], num_chunks: int, generator: np.random.Generator, *, unnamed: bool = True
 ) -> dict[int, NDArray[np.int64]]:
@@ -285,11 +238,6 @@ def _blocks(corpus: Corpus, rows: NDArray[np.int64], codes: NDArray[np.int64]) -
         yield {**corpus.gather(some, names), "group": codes[some]}
 
 
-def _normalised(block: dict[str, NDArray[Any]], name: str) -> Floats:
-    shift, scale = (block[column].astype(np.float64)[:, None] for column in ("shift", "scale"))
-    return (block[name] - shift) / scale
-
-
 def _feature_bases(recipe: Recipe) -> slice:
     first = recipe.bases_before + recipe.feature_start
     return slice(first, first + recipe.num_feature_bases)
@@ -304,8 +252,8 @@ def _values(block: dict[str, NDArray[Any]], recipe: Recipe) -> Floats:
     place = np.floor(start[:, :, None] + dwell[:, :, None] * point).astype(np.int64).reshape(len(dwell), -1)
     inside = (place >= block["valid_start"][:, None]) & (place < block["valid_end"][:, None])
     inside &= np.repeat(dwell > 0, POINTS_PER_BASE, axis=1)
-    signal = np.take_along_axis(_normalised(block, "signal"), np.clip(place, 0, recipe.num_samples - 1), axis=1)
-    level = _normalised(block, "level_mean")
+    signal = np.take_along_axis(normalised(block, "signal"), np.clip(place, 0, recipe.num_samples - 1), axis=1)
+    level = normalised(block, "level_mean")
     absent = dwell == 0
     return np.hstack(
         [np.where(inside, signal, np.nan), np.where(absent, np.nan, level), np.where(absent, np.nan, dwell)]
@@ -335,13 +283,13 @@ def _tally(tally: _Tally, corpus: Corpus, block: dict[str, NDArray[Any]], values
         for name, column in found.items():
             told.setdefault(name, []).extend(column.astype(float).tolist())
     for reference in np.unique(block["reference"]).tolist():
-        sums = tally.by_reference.setdefault(reference, _Sums.zero(values.shape[1]))
-        sums.add(values[block["reference"] == reference])
+        found_values = values[block["reference"] == reference].astype(np.float32)
+        tally.by_reference.setdefault(reference, []).append(found_values)
 
 
 def _correlations(block: dict[str, NDArray[Any]], recipe: Recipe) -> Floats:
     """Return Pearson's correlation of level means with expected levels by chunk; NaN where it is not defined."""
-    level, expected = _normalised(block, "level_mean"), block["expected_level"].astype(np.float64)
+    level, expected = normalised(block, "level_mean"), block["expected_level"].astype(np.float64)
     known = (block["dwell"][:, _feature_bases(recipe)] > 0) & np.isfinite(expected)
     number = np.maximum(known.sum(axis=1), 1)[:, None]
     first, second = (
@@ -363,26 +311,56 @@ def _common(tallies: dict[int, _Tally]) -> list[int]:
 
 def _label_view(label: str, tally: _Tally, common: list[int], recipe: Recipe) -> LabelView:
     # References weigh the same, so that labels do not differ by which tRNAs they hold more of.
-    sums = [tally.by_reference[reference] for reference in (common or sorted(tally.by_reference))]
-    mean, variance = (_average(np.array([values(one) for one in sums])) for values in (_Sums.mean, _Sums.variance))
-    edges = np.cumsum([recipe.num_feature_bases * POINTS_PER_BASE, recipe.num_feature_bases])
-    signal, level, dwell = np.split(mean, edges)
+    kept = [np.concatenate(tally.by_reference[reference]) for reference in (common or sorted(tally.by_reference))]
+    low, middle, high = _quantiles(kept)
+    reads = np.isfinite(np.concatenate(kept)).sum(axis=0)
+    num_points = recipe.num_feature_bases * POINTS_PER_BASE
+    logs = [np.log(values[:, num_points + recipe.num_feature_bases :].astype(np.float64)) for values in kept]
     return LabelView(
         label=label,
         num_chunks=len(tally.shares["full_window"]),
         shares={name: round(float(np.mean(values)), 4) for name, values in tally.shares.items()},
         spreads={name: Spread.of(values) for name, values in tally.spreads.items()},
-        signal=signal,
-        signal_sd=np.sqrt(np.split(variance, edges)[0]),
-        level=level,
-        dwell=dwell,
+        signal=middle[:num_points],
+        signal_low=low[:num_points],
+        signal_high=high[:num_points],
+        signal_reads=reads[:num_points],
+        level=middle[num_points : num_points + recipe.num_feature_bases],
+        dwell=np.exp(_average(np.array([_average(values) for values in logs]))),
+        base_reads=reads[num_points : num_points + recipe.num_feature_bases],
+        num_averaged=sum(map(len, kept)),
     )
 
 
-def _average(values: Floats) -> Floats:
+def _average(values: NDArray[Any]) -> Floats:
+    """Return the mean of every column over the rows that have a number there; NaN where none has."""
     known = np.isfinite(values)
-    total = np.where(known, values, 0).sum(axis=0)
+    total = np.where(known, values, 0).sum(axis=0, dtype=np.float64)
     return np.where(known.any(axis=0), total / np.maximum(known.sum(axis=0), 1), np.nan)
+
+
+def _quantiles(groups: list[NDArray[np.float32]]) -> Floats:
+    """Return :data:`QUANTILES` of every column over the rows of groups that weigh the same; NaN where no row has a number.
+
+    Half of the value at which the weight up to there reaches the quantile and half of that at which it exceeds it: definition
+    2 of Hyndman and Fan 1996, with weights.
+    """
+    width = groups[0].shape[1]
+    found = np.full((len(QUANTILES), width), np.nan)
+    # Column by column, so that no copy of all values is needed.
+    for column in range(width):
+        parts = [values[np.isfinite(values)] for values in (group[:, column] for group in groups)]
+        values = np.concatenate(parts)
+        if not len(values):
+            continue
+        weights = np.concatenate([np.full(len(part), 1 / len(part)) for part in parts if len(part)])
+        order = np.argsort(values, kind="stable")
+        reached = np.cumsum(weights[order]) / weights.sum()
+        for row, quantile in enumerate(QUANTILES):
+            # Sums of thirds and the like miss the whole by a hair.
+            at, beyond = np.searchsorted(reached, quantile - 1e-9), np.searchsorted(reached, quantile + 1e-9, "right")
+            found[row, column] = (float(values[order[at]]) + float(values[order[beyond]])) / 2
+    return found
 
 
 class _Letters:
@@ -402,52 +380,3 @@ class _Letters:
         best = self._counts.argmax(axis=0)
         agreed = self._counts.max(axis=0) / total >= _CONSENSUS
         return "".join("ACGTN"[code] if sure else "." for code, sure in zip(best, agreed, strict=True))
-
-
-def _examples(corpus: Corpus, chosen: dict[int, NDArray[np.int64]], number: int) -> tuple[Example, ...]:
-    """Return the first chunks drawn of every label, of the reference that all labels have most of where there is one."""
-    references = {code: np.asarray(corpus.gather(rows, ["reference"])["reference"]) for code, rows in chosen.items()}
-    width = len(corpus.categories["reference"])
-    counts = np.array([np.bincount(found, minlength=width) for found in references.values()]).reshape(-1, width)
-    shared = int(counts.min(axis=0).argmax()) if counts.size else 0
-    examples: list[Example] = []
-    for code, rows in chosen.items():
-        # A stable sort keeps the order in which they were drawn.
-        order = np.argsort(references[code] != shared, kind="stable")
-        examples.extend(examples_at(corpus, rows[order[:number]]))
-    return tuple(examples)
-
-
-def examples_at(corpus: Corpus, rows: NDArray[np.int64]) -> tuple[Example, ...]:
-    """Return the chunks in rows of a corpus, in the order of ``rows``."""
-    block = corpus.gather(rows, [*_SMALL, "signal", "read_id"])
-    return tuple(
-        _example(corpus, row, {name: column[place : place + 1] for name, column in block.items()})
-        for place, row in enumerate(rows.tolist())
-    )
-
-
-def _example(corpus: Corpus, row: int, block: dict[str, NDArray[Any]]) -> Example:
-    recipe = corpus.recipe
-    start, end = int(block["valid_start"][0]), int(block["valid_end"][0])
-    sample = np.arange(recipe.num_samples)
-    signal = np.where((sample >= start) & (sample < end), _normalised(block, "signal")[0], np.nan)
-    bounds = base_bounds(block, recipe)[0].tolist()
-    letters = ["ACGTN"[min(int(code), 4)] for code in block["sequence"][0]][CONTEXT_BASES:-CONTEXT_BASES]
-    bases = [
-        Base(place - recipe.bases_before, letter, first, last)
-        for place, (letter, first, last) in enumerate(zip(letters, bounds[:-1], bounds[1:], strict=True))
-        if first < last and last > 0 and first < recipe.num_samples
-    ]
-    return Example(
-        row=row,
-        label=_name(corpus, int(block["label"][0])),
-        reference=corpus.categories["reference"][int(block["reference"][0])],
-        read_id=str(uuid.UUID(bytes=block["read_id"][0].tobytes())),
-        signal=signal,
-        bases=tuple(bases),
-    )
-
-
-def _plain(values: Floats) -> list[float | None]:
-    return [round(value, 4) if np.isfinite(value) else None for value in values.tolist()]

@@ -318,9 +318,10 @@ def _check_frame(
     verdict = judge_frame(gather_evidence(located, signals), recipe.reverse_signal, table, recipe.kmer_centre)
     if verdict.is_decided:
         logger.info(
-            "Signal frame: %d of %d reads confirm it (median correlation with expected levels %.2f; other frame %.2f).",
+            "Signal frame: %d of %d reads confirm it (median correlation with %s %.2f; other frame %.2f).",
             verdict.votes_for,
             verdict.num_reads,
+            "built-in levels of single bases" if table is None else "the levels of the k-mer table",
             verdict.correlation,
             verdict.other_correlation,
         )

@@ -178,7 +178,14 @@ class ReportConfig:
     title: str = knob("leech report", help="Title of the page.")
     multiqc: bool = knob(False, help="Write custom content for MultiQC beside the page too, <name>..._mqc.json.")
     sample: int = knob(
-        10000, minimum=0, help="Chunks of the corpus looked at for mean signal and dwell, as many of every label."
+        10000,
+        minimum=0,
+        help="Chunks of the corpus looked at for signal and dwell around the site, as many of every label.",
     )
-    examples: int = knob(3, minimum=0, maximum=100, help="Chunks of every label that are shown one by one.")
+    examples: int = knob(
+        3,
+        minimum=0,
+        maximum=100,
+        help="Chunks of every label that are shown one by one, of as many references as there are.",
+    )
     seed: int = knob(0, minimum=0, help="Seed of the choice of chunks.")

@@ -88,7 +88,8 @@ class Grouping:
 
     def table(self, positive_label: str) -> Table:
         """Return one row per group."""
-        worst = self.worst
+        # A group that stands alone is the worst of nothing.
+        worst = self.worst if sum(group.can_be_worst for group in self.groups) > 1 else None
         rows = tuple(
             (
                 group.name,

@@ -19,7 +19,7 @@ from leech.data.corpus import Corpus
 from leech.errors import InputError, LeechError
 from leech.evaluation.config import CheckConfig
 from leech.evaluation.intervals import Estimate
-from leech.provenance import read_description
+from leech.provenance import final_path, read_description
 
 FILE_NAME = "check.json"
 FORMAT = "leech-check"
@@ -209,8 +209,8 @@ def warn_unchecked(corpus: Corpus) -> None:
         logger.warning(
             "Corpus '%s' was never checked for shortcuts; 'leech data check %s' says whether its label can be read from "
             "what it should not.",
-            corpus.path,
-            corpus.path,
+            final_path(corpus.path),
+            final_path(corpus.path),
         )
     elif content["verdict"]["status"] != "clean":
-        logger.warning("The check of corpus '%s' says: %s.", corpus.path, content["verdict"]["text"])
+        logger.warning("The check of corpus '%s' says: %s.", final_path(corpus.path), content["verdict"]["text"])

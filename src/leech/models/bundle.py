@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from leech.config import build, to_mapping
-from leech.console import Table
 from leech.data.recipe import Recipe
 from leech.errors import ConfigError, InputError, LeechError, MismatchError
 from leech.models.calibration import Calibration
@@ -212,14 +211,14 @@ def save_bundle(bundle: ModelBundle, network: nn.Module, folder: Path) -> None:
         "recipe_digest": bundle.recipe.digest(),
         "labels": list(bundle.labels),
         "positive_label": bundle.positive_label,
-        **_choices(bundle.calibration, bundle.operating_point),
+        **choices(bundle.calibration, bundle.operating_point),
         "training": dict(bundle.training),
     }
     document |= {"digest": _digest(document, weights), "stamp": dict(bundle.stamp)}
     (folder / DESCRIPTION).write_text(json.dumps(document, indent=2, allow_nan=False) + "\n", encoding="utf-8")
 
 
-def _choices(calibration: Calibration | None, operating_point: OperatingPoint) -> dict[str, Any]:
+def choices(calibration: Calibration | None, operating_point: OperatingPoint) -> dict[str, Any]:
     """Return what of ``model.json`` may be chosen again without training."""
     return {
         "operating_point": operating_point.to_mapping(),
@@ -240,7 +239,7 @@ def copy_bundle(
         shutil.copytree(model, folder, dirs_exist_ok=True)
     except shutil.Error as error:
         raise InputError(f"Cannot copy model '{model}': {error.args[0][0][2]}.") from error
-    content |= _choices(calibration, operating_point)
+    content |= choices(calibration, operating_point)
     (folder / DESCRIPTION).write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
     return read_bundle(folder)
 
@@ -335,75 +334,3 @@ def load_bundle(folder: Path) -> LoadedModel:
         )
     network.load_state_dict(state, strict=True)
     return LoadedModel(bundle, network.eval())
-
-
-@dataclass(frozen=True)
-class ModelDescription:
-    """What ``leech model inspect`` shows."""
-
-    path: Path
-    bundle: ModelBundle
-    parameters: dict[str, int]
-
-    def to_mapping(self) -> dict[str, Any]:
-        """Return plain types, ready for JSON."""
-        bundle = self.bundle
-        return {
-            "path": str(self.path),
-            "architecture": bundle.spec.to_mapping(),
-            "parameters": {**self.parameters, "total": sum(self.parameters.values())},
-            "labels": list(bundle.labels),
-            "positive_label": bundle.positive_label,
-            **_choices(bundle.calibration, bundle.operating_point),
-            "recipe": to_mapping(bundle.recipe),
-            "recipe_digest": bundle.recipe.digest(),
-            "training": dict(bundle.training),
-            "stamp": dict(bundle.stamp),
-        }
-
-    def tables(self) -> list[Table]:
-        """Return overview, parameters by branch, recipe and training."""
-        bundle = self.bundle
-        overview = [
-            ("path", str(self.path)),
-            ("architecture", f"{bundle.spec.name}: {bundle.spec.description}"),
-            ("labels", f"{bundle.labels[0]} (negative), {bundle.labels[1]} (positive)"),
-            ("called positive", f"cl >= {bundle.threshold_cl} ({bundle.operating_point.source})"),
-            *_achieved_rows(bundle.operating_point),
-            ("calibration", "none" if bundle.calibration is None else bundle.calibration.describe()),
-            ("parameters", str(sum(self.parameters.values()))),
-            *((f"  {name}", str(number)) for name, number in self.parameters.items()),
-        ]
-        recipe = [(key, "" if value is None else str(value)) for key, value in to_mapping(bundle.recipe).items()]
-        training = [(key, json.dumps(value)) for key, value in bundle.training.items()]
-        return [
-            Table(title="Model", columns=("what", "value"), rows=overview),
-            Table(title="Recipe of its chunks", columns=("option", "value"), rows=recipe),
-            Table(title="Training", columns=("what", "value"), rows=training),
-        ]
-
-
-def _achieved_rows(point: OperatingPoint) -> list[tuple[str, str]]:
-    """Return one row per split that the operating point was measured on."""
-    rows = []
-    for split, achieved in (point.achieved or {}).items():
-        rates = {"TPR": achieved.tpr.value, "FPR": achieved.fpr.value}
-        told = [f"{name} {value:.3f}" for name, value in rates.items() if value is not None]
-        rows.append((f"  on the {split} split", ", ".join([*told, f"{achieved.num_reads} reads"])))
-    return rows
-
-
-def describe(folder: Path) -> ModelDescription:
-    """Look into a model folder; the weights are loaded, so that a damaged model is found out.
-
-    :raises InputError: no complete model there.
-    :raises MismatchError: weights and description disagree.
-    """
-    from leech.data.corpus import stored_table
-
-    bundle, network = load_bundle(folder)
-    # Looked at here too, so that a folder is not called whole whose k-mer table is missing.
-    stored_table(folder, bundle.recipe)
-    parts = {**dict(network.branches.named_children()), "output": network.output}
-    numbers = {name: sum(parameter.numel() for parameter in part.parameters()) for name, part in parts.items()}
-    return ModelDescription(folder, bundle, numbers)

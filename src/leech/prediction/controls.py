@@ -56,8 +56,16 @@ def _read(path: Path) -> dict[str, tuple[int, int]]:
     counts = {}
     for number, cells in lines:
         row = dict(zip(columns, cells, strict=True))
-        try:
-            counts[row["reference"]] = int(row["n_positive"]), int(row["n_negative"])
-        except ValueError as error:
-            raise InputError(f"'{path}' line {number}: a count is no whole number ({error}).") from error
+        found = [row[column] for column in ("n_positive", "n_negative")]
+        if not all(text.isdecimal() for text in found):
+            raise InputError(
+                f"'{path}' line {number}: a count is no whole number ({', '.join(found)}).",
+                hint="Give the table as leech wrote it.",
+            )
+        if row["reference"] in counts:
+            raise InputError(
+                f"'{path}' line {number} names reference '{row['reference']}' a second time.",
+                hint="Give the table of one library; add up those of several before.",
+            )
+        counts[row["reference"]] = int(found[0]), int(found[1])
     return counts

@@ -12,7 +12,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +21,10 @@ from numpy.typing import NDArray
 
 from leech.config import to_mapping
 from leech.console import Progress, Table, Task, format_duration, logger
-from leech.data.accounts import ladder_table, refuse_incomplete
+from leech.data.accounts import ladder_table, refinement_table, refuse_incomplete
 from leech.data.config import ReadSources
 from leech.data.corpus import stored_table
 from leech.data.pod5 import BadFile
-from leech.data.prepare import refinement_tables
 from leech.data.reasons import USED, Counts
 from leech.data.refine import RefinementTally
 from leech.data.sites import sites_for_model
@@ -42,7 +41,7 @@ from leech.prediction.scoring import ScoredBatch, replicas, scored_batches
 from leech.prediction.summary import Summarised, shown, write_summary
 from leech.prediction.tally import Tally, assign_groups, read_reference_groups, warn_of_unassigned
 from leech.prediction.writers import CallBam, CallTables, header_with_program
-from leech.provenance import Stamp
+from leech.provenance import Stamp, final_path
 
 FORMAT = "leech-predict"
 SCHEMA_VERSION = 1
@@ -128,7 +127,7 @@ class PredictResult:
         return [
             shown(self.summarised, self.labels, f"Calls at cl >= {self.threshold}"),
             ladder_table(self.counts),
-            *refinement_tables(self.refinement),
+            *([] if self.refinement is None else [refinement_table({"": self.refinement.to_mapping()})]),
         ]
 
 
@@ -328,7 +327,7 @@ def _write_record(path: Path, result: PredictResult, config: PredictConfig, iden
         "tally": result.summarised.tally.to_mapping(),
         "cl_histogram": list(result.histogram),
         "identity": identity,
-        "settings": to_mapping(config),
+        "settings": to_mapping(replace(config, tables=None if config.tables is None else final_path(config.tables))),
         "provenance": stamp.to_mapping(),
     }
     path.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")

@@ -27,7 +27,8 @@ from leech.console import Task as ProgressTask
 from leech.data.corpus import Corpus
 from leech.errors import InputError, MismatchError
 from leech.evaluation.verdict import warn_unchecked
-from leech.models.bundle import ModelBundle, describe, save_bundle
+from leech.models.bundle import ModelBundle, save_bundle
+from leech.models.description import describe
 from leech.models.spec import ArchitectureSpec, build_network, load_architecture
 from leech.provenance import Stamp, atomic_folder, require_free
 from leech.training.checkpoints import Kept
@@ -253,7 +254,18 @@ def _fit(
             clock=time.perf_counter,
             stop=stop,
         )
-        return fit(task, config, plan, world, hooks, file)
+        fitted = fit(task, config, plan, world, hooks, file)
+    last = fitted.records[-1]
+    if world.is_first and last.step < plan.num_steps:
+        logger.info(
+            "Stopped early at step %d of %d, %d evaluations after the best one; kept the weights of epoch %d of %d.",
+            last.step,
+            plan.num_steps,
+            fitted.kept.num_since,
+            fitted.kept.epoch,
+            last.epoch,
+        )
+    return fitted
 
 
 def _write(

@@ -25,6 +25,9 @@ _GIVE_SCORES = f"{_GIVE_METRICS} Or scores read by read ('leech eval test --scor
 
 _GIVE_MODEL = "Give a folder that 'leech model train' wrote, with --model."
 
+_VISIBLE = 0.02
+"""Stretch of a curve below which it need not be spoken of."""
+
 _BIN = 8
 """Values of ``cl`` in a bar of the histograms."""
 
@@ -159,7 +162,7 @@ def _group_dot(
     value, interval = estimate(row.get(shown))
     if value is None:
         return None
-    reads, positive = int(row.get("num_reads", 0)), int(row.get("num_positive", 0))
+    reads, positive = int(row.get("num_reads") or 0), int(row.get("num_positive") or 0)
     enough = (min(positive, reads - positive) if shown == "auroc" else reads) >= _FEWEST_READS
     low, high = interval or (value, value)
     return Dot(place, value, low, high, enough, f"{models[place]}: {value:.3f} ({span(interval)}), {reads} reads")
@@ -232,7 +235,7 @@ def curves_section(judged: Sequence[Judged]) -> Section:
     # From the strictest threshold to the one that calls every read.
     order = range(NUM_LEVELS, -1, -1)
     roc = [Line([rate[cl][1] for cl in order], [rate[cl][0] for cl in order]) for rate in rates]
-    recall = [Line([rate[cl][0] for cl in order], [rate[cl][2] for cl in order]) for rate in rates]
+    recall = [_recall_line([rate[cl] for cl in order]) for rate in rates]
     square = ((0.0, 1.0), (0.0, 1.0))
     shares = ", ".join(
         f"{sum(one.counts[1]) / sum(map(sum, one.counts)):.3f} ({one.name})" for one in ranked if one.counts
@@ -245,11 +248,28 @@ def curves_section(judged: Sequence[Judged]) -> Section:
         ),
         figure(
             curves("Precision-recall curve", recall, Axes("recall (TPR)", "precision", *square), marks=marks[1]),
-            f"Precision and recall of the positive class; guessing gives a precision of {shares}.",
+            f"Precision and recall of the positive class; guessing gives a precision of {shares}."
+            + _level_ends([one.name for one in ranked], recall),
         ),
         numbers(_rates_table(ranked, rates), "curves.tsv"),
     )
     return Section("curves", title, body, lacking)
+
+
+def _recall_line(rates: Sequence[tuple[float, float, float]]) -> Line:
+    """Return precision over recall from recall 0 on.
+
+    Reads that share the highest score are called all or none. Any part of them drawn by chance would have the precision that
+    all of them have, so the line is level up to there, as the area below it takes it to be.
+    """
+    called = [rate for rate in rates if np.isfinite(rate[2])]
+    return Line([0.0, *(rate[0] for rate in called)], [called[0][2], *(rate[2] for rate in called)])
+
+
+def _level_ends(names: Sequence[str], drawn: Sequence[Line]) -> str:
+    """Say up to where a line is level because no threshold divides its best reads; nothing where that is hardly seen."""
+    ends = [f"{line.xs[1]:.2f} ({name})" for name, line in zip(names, drawn, strict=True) if line.xs[1] >= _VISIBLE]
+    return f" Up to recall {', '.join(ends)} reads share the highest score, so the line is level there." if ends else ""
 
 
 def _with_area(one: Judged) -> str:
@@ -292,7 +312,10 @@ def reliability_section(judged: Sequence[Judged], calibration: Mapping[str, Any]
             body += _reliability_figure(one.name, bins)
     judgement = calibration.get("test")
     if isinstance(judgement, Mapping) and {"before", "after"} <= judgement.keys():
-        bins = {f"{when} calibration": _bins(judgement[when].get("reliability") or []) for when in ("after", "before")}
+        bins = {
+            f"{when} calibration": _bins((judgement[when] or {}).get("reliability") or [])
+            for when in ("after", "before")
+        }
         kept = "which it kept" if calibration.get("kept") else "which was not kept, because it made them no better"
         body += _reliability_figure(f"calibration of the model on its test split, {kept}", bins)
     if body:
@@ -310,7 +333,8 @@ def reliability_section(judged: Sequence[Judged], calibration: Mapping[str, Any]
 
 
 def _bins(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    return [row for row in rows if row.get("mean_p") is not None and row.get("share_positive") is not None]
+    needed = ("mean_p", "share_positive", "num_reads")
+    return [row for row in rows if all(row.get(key) is not None for key in needed)]
 
 
 def _reliability_figure(name: str, bins: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[str]:

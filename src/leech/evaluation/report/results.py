@@ -24,6 +24,8 @@ from leech.data.grouping import groups_in_name
 from leech.data.reasons import NOT_A_LOSS, USED
 from leech.errors import InputError
 from leech.evaluation.intervals import Interval, wilson
+from leech.evaluation.report.form import require_form
+from leech.provenance import distinct_names
 
 NUM_LEVELS = 256
 """Values of ``cl``."""
@@ -177,6 +179,7 @@ def read_metrics(paths: Sequence[Path]) -> list[Judged]:
                 f"{' and '.join(map(str, _METRICS_VERSIONS))}.",
                 hint="Run 'leech eval test' again.",
             )
+        require_form(content, path)
         counts = _part(content, "score_counts")
         sides = tuple(_levels(counts.get(side), path) for side in ("negative", "positive")) if counts else None
         judged.append(Judged(name, path, content, sides))  # type: ignore[arg-type]
@@ -192,18 +195,11 @@ def _levels(numbers: Any, path: Path) -> tuple[int, ...]:
 def _whole(value: Any, path: Path) -> int:
     # Larger ones are no numbers of reads, and no doubles either.
     if not isinstance(value, int) or not 0 <= value < 2**53:
-        raise InputError(f"'{path}' has {json.dumps(value):.40} where a number of reads should be.")
+        raise InputError(
+            f"'{path}' has {json.dumps(value):.40} where a number of reads should be.",
+            hint="Make it again; such files are not edited.",
+        )
     return value
-
-
-def distinct_names(paths: Sequence[Path], suffix: str = "") -> list[str]:
-    """Return what to call each file: its name, with as much of its folders as it takes to tell it from the others."""
-    stems = [path.absolute().with_name(path.name.removesuffix(suffix)).parts for path in paths]
-    for depth in range(1, max(map(len, stems), default=0) + 1):
-        names = ["/".join(parts[-depth:]) for parts in stems]
-        if len(set(names)) == len(names):
-            return names
-    return [str(path) for path in paths]
 
 
 def read_scores(paths: Sequence[Path]) -> list[Judged]:
@@ -319,6 +315,7 @@ def _read_sample(folder: Path, name: str) -> Sample:
         ladder, histogram, lost = _count_calls(calls_path)
     summary, totals = (folder / f"{name}.{table}.tsv.gz" for table in _TABLES)
     references = _from_summary(summary) if summary.is_file() else _from_totals(totals, lost if ladder else None)
+    require_form({"threshold_cl": record.get("threshold_cl")}, record_path)
     labels, threshold = record.get("labels"), record.get("threshold_cl")
     return Sample(
         name=name,

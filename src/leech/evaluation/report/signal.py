@@ -1,4 +1,4 @@
-"""The parts of the report about the signal itself: means around the site by state, and single reads.
+"""The parts of the report about the signal itself: what it looks like around the site by state, and single reads.
 
 Hides: which tables and figures these are. Belongs here: what is shown of a corpus; the numbers come from
 ``data/squiggle.py``, the drawings from ``data/page.py``. Invariants: every drawing's numbers stand under it.
@@ -13,14 +13,15 @@ import numpy as np
 from leech.console import Table
 from leech.data.corpus import Corpus
 from leech.data.drawing import numbers
+from leech.data.examples import Example
 from leech.data.grouping import Groups
 from leech.data.page import dwell_figure, example_figure, signal_figure
 from leech.data.portrait import example_table
-from leech.data.squiggle import POINTS_PER_BASE, Example, View, view_groups
+from leech.data.squiggle import POINTS_PER_BASE, View, view_groups
 from leech.evaluation.report.section import Section, heading
 
 FEWEST_READS = 20
-"""Reads that a state and call need for a mean of their own."""
+"""Reads that a state and call need for medians of their own."""
 
 _BLOCK_ROWS = 2**16
 
@@ -28,7 +29,7 @@ _GIVE_CORPUS = "Give a folder that 'leech data prepare' or 'leech data merge' wr
 
 
 def view_by_call(corpus: Corpus, calls: Mapping[bytes, str], num_chunks: int, seed: int) -> View:
-    """Look at chunks by true label and call; groups of few chunks are left out, because their means would say little.
+    """Look at chunks by true label and call; groups of few chunks are left out, because their medians would say little.
 
     :param calls: label called, by the 16 bytes of the read's id.
     """
@@ -48,7 +49,7 @@ def view_by_call(corpus: Corpus, calls: Mapping[bytes, str], num_chunks: int, se
 
 
 def signal_section(view: View | None, by_call: View | None) -> Section:
-    """Return mean signal and dwell around the site, by truth and, where calls are known, by truth and call."""
+    """Return signal and dwell around the site, by truth and, where calls are known, by truth and call."""
     body: list[str] = []
     for one, ending, title in (
         (view, "", "By state"),
@@ -82,25 +83,27 @@ def _signal_table(view: View) -> Table:
     for point in range(len(view.offsets) * POINTS_PER_BASE):
         base, place = divmod(point, POINTS_PER_BASE)
         position = view.offsets[base] + (place + 0.5) / POINTS_PER_BASE
-        cells = (_cell(float(values[point])) for one in view.labels for values in (one.signal, one.signal_sd))
+        cells: list[str] = []
+        for one in view.labels:
+            cells += [_cell(float(values[point])) for values in (one.signal, one.signal_low, one.signal_high)]
+            cells.append(str(one.signal_reads[point]))
         rows.append((f"{position:.4f}", view.letters[base], *cells))
-    columns = ("offset", "base", *(f"{what} {name}" for name in names for what in ("mean", "sd")))
-    return Table(title="mean signal around the site", columns=columns, rows=tuple(rows))
+    whats = ("median", "16 %", "84 %", "reads")
+    columns = ("offset", "base", *(f"{what} {name}" for name in names for what in whats))
+    return Table(title="median signal around the site", columns=columns, rows=tuple(rows))
 
 
 def _base_table(view: View) -> Table:
-    """Return a row per base around the site: mean level and dwell by state."""
+    """Return a row per base around the site: median level and mean dwell by state, and the reads that have it."""
     names = [one.label or "no label" for one in view.labels]
-    rows = tuple(
-        (
-            str(offset),
-            letter,
-            *(_cell(float(values[place])) for one in view.labels for values in (one.level, one.dwell)),
-        )
-        for place, (offset, letter) in enumerate(zip(view.offsets, view.letters, strict=True))
-    )
-    columns = ("offset", "base", *(f"{what} {name}" for name in names for what in ("level", "dwell")))
-    return Table(title="mean level and dwell in samples", columns=columns, rows=rows)
+    rows = []
+    for place, (offset, letter) in enumerate(zip(view.offsets, view.letters, strict=True)):
+        cells: list[str] = []
+        for one in view.labels:
+            cells += [_cell(float(one.level[place])), _cell(float(one.dwell[place])), str(one.base_reads[place])]
+        rows.append((str(offset), letter, *cells))
+    columns = ("offset", "base", *(f"{what} {name}" for name in names for what in ("level", "dwell", "reads")))
+    return Table(title="level (median) and dwell in samples (geometric mean)", columns=columns, rows=tuple(rows))
 
 
 def _cell(value: float) -> str:

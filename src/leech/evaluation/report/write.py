@@ -25,6 +25,7 @@ from leech.data.squiggle import View, view
 from leech.errors import ConfigError, InputError
 from leech.evaluation.config import ReportConfig
 from leech.evaluation.report.charts import heat_style
+from leech.evaluation.report.form import require_form
 from leech.evaluation.report.models import (
     curves_section,
     groups_section,
@@ -38,7 +39,6 @@ from leech.evaluation.report.results import (
     Judged,
     Sample,
     calls_by_read,
-    distinct_names,
     read_history,
     read_json,
     read_metrics,
@@ -48,12 +48,13 @@ from leech.evaluation.report.results import (
 from leech.evaluation.report.samples import attrition_section, charging_sections, samples_section, state_names
 from leech.evaluation.report.section import Section
 from leech.evaluation.report.signal import examples_section, signal_section, view_by_call
-from leech.provenance import Stamp, atomic_file
+from leech.provenance import Stamp, atomic_file, distinct_names
 
 _STYLE = """
 .lacking { color: #555; font-style: italic } nav ul { columns: 14em auto; padding-left: 1.2em }
 figure svg { max-width: 46em; display: block } .wide > svg { max-width: none }
 .numbers { margin: -.8em 0 1.6em; font-size: .9em } .numbers .wide { max-height: 30em; overflow: auto }
+#provenance td { min-width: 7em; vertical-align: top } #provenance td:first-child { overflow-wrap: normal }
 @media print { nav, .numbers { display: none } section { break-inside: auto } }
 """
 
@@ -148,7 +149,11 @@ def _read_model(folder: Path) -> dict[str, Any]:
 
 def _read_calibration(folder: Path) -> dict[str, Any]:
     path = folder / "calibration.json"
-    return read_json(path, "the record of a calibration") if path.is_file() else {}
+    if not path.is_file():
+        return {}
+    content = read_json(path, "the record of a calibration")
+    require_form(content, path)
+    return content
 
 
 def report(config: ReportConfig, output: Path, *, force: bool, stamp: Stamp) -> Report:
