@@ -19,6 +19,7 @@ configfile: "config/config.yaml"
 
 
 validate(config, "workflows/schemas/config.schema.yaml")
+config.update(pipeline.whole_numbers(config))
 # A slash at its end or a dot in front would make other names of the same files.
 config["results"] = str(Path(config["results"]).expanduser())
 

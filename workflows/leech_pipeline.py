@@ -30,6 +30,15 @@ class SheetError(ValueError):
     """Sample sheet or configuration say something that cannot be done; the message says what to change."""
 
 
+def whole_numbers(value: Any) -> Any:
+    """Return a configuration with 2 in the place of 2.0, which the schema takes for an integer and a command line does not."""
+    if isinstance(value, dict):
+        return {name: whole_numbers(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [whole_numbers(part) for part in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 def read_samples(path: Path) -> list[dict[str, str]]:
     """Return the rows of a sample sheet as they stand, cells stripped, empty ones left out.
 
@@ -113,9 +122,13 @@ def _require_plain_paths(config: Config) -> None:
 
 def _require_one_site(config: Config) -> None:
     prepare = config["prepare"]
-    if bool(prepare["motif"]) == bool(prepare["sites"]):
-        found = "Both prepare.motif and" if prepare["motif"] else "Neither prepare.motif nor"
-        raise SheetError(f"{found} prepare.sites given: one of them must say where the site is to cut around.")
+    if prepare["motif"] and prepare["sites"]:
+        raise SheetError(
+            "Both prepare.motif and prepare.sites are given, and there is one site. Set one of them to '', the motif perhaps "
+            "in config/config.yaml, which --configfile is laid over."
+        )
+    if not (prepare["motif"] or prepare["sites"]):
+        raise SheetError("Neither prepare.motif nor prepare.sites is given, so there is no site to cut around.")
     if prepare["motif"] and "motif_offset" not in prepare:
         raise SheetError("prepare.motif needs prepare.motif_offset, the focus base counted from the motif's first.")
 

@@ -153,6 +153,13 @@ def test_a_library_without_bam_is_aligned_and_a_filtered_one_read_from_what_the_
     assert places.pod5("a") == "results/pod5/a.pod5"
 
 
+def test_a_whole_number_written_with_a_point_reaches_the_command_without():
+    config = pipeline.whole_numbers(settle(train_gpus=2.0, merge={"split": [1.0, 0.5], "balance": True}, model="2.0"))
+    assert (config["train_gpus"], config["model"], config["merge"]["balance"]) == (2, "2.0", True)
+    assert pipeline.train_options(config)[:2] == ["--gpus", "2"]
+    assert [str(share) for share in config["merge"]["split"]] == ["1", "0.5"]
+
+
 def test_gpus_are_asked_for_in_one_way():
     by_gpu, by_gres = settle(train_gpus=4), settle(train_gpus=4, gpu_request="gres")
     assert (pipeline.gpu_count(by_gpu, 4), pipeline.gpu_gres(by_gpu, 4)) == (4, "")
