@@ -5,6 +5,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+from snakemake.exceptions import WorkflowError
 from snakemake.utils import min_version, validate
 
 min_version("9.0")
@@ -18,10 +19,18 @@ configfile: "config/config.yaml"
 
 
 validate(config, "workflows/schemas/config.schema.yaml")
+config.update(pipeline.whole_numbers(config))
+# A slash at its end or a dot in front would make other names of the same files.
+config["results"] = str(Path(config["results"]).expanduser())
 
 ROWS = pipeline.read_samples(Path(config["samples"]))
 for row in ROWS:
-    validate(row, "workflows/schemas/samples.schema.yaml")
+    try:
+        validate(row, "workflows/schemas/samples.schema.yaml")
+    except WorkflowError as error:
+        raise pipeline.SheetError(
+            f"{config['samples']}, sample {row.get('sample', '?')}: {error}"
+        ) from None
 SAMPLES = pipeline.settle_samples(ROWS, config)
 PLACES = pipeline.Places(config, SAMPLES)
 PINS = tomllib.loads(Path(workflow.basedir, "workflows/pins.toml").read_text())

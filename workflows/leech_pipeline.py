@@ -30,14 +30,32 @@ class SheetError(ValueError):
     """Sample sheet or configuration say something that cannot be done; the message says what to change."""
 
 
+def whole_numbers(value: Any) -> Any:
+    """Return a configuration with 2 in the place of 2.0, which the schema takes for an integer and a command line does not."""
+    if isinstance(value, dict):
+        return {name: whole_numbers(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [whole_numbers(part) for part in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 def read_samples(path: Path) -> list[dict[str, str]]:
     """Return the rows of a sample sheet as they stand, cells stripped, empty ones left out.
 
     Lines that begin with '#' and empty lines are skipped; any line end and a byte order mark are allowed.
 
-    :raises SheetError: no rows, or a row with more or fewer cells than the header.
+    :raises SheetError: no such file, no UTF-8, no rows, a column twice, a quoted cell, or a row with more or fewer cells than
+        the header.
     """
-    lines = path.read_text(encoding="utf-8-sig").splitlines()
+    try:
+        # Ends of lines as an editor sees them: splitlines would also cut at characters that a path may hold.
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
+    except OSError as error:
+        raise SheetError(
+            f"The sample sheet '{path}' cannot be read: {error.strerror}. Its path is 'samples'."
+        ) from error
+    except UnicodeDecodeError as error:
+        raise SheetError(f"The sample sheet '{path}' is not UTF-8. Save it as tab-separated text in UTF-8.") from error
     kept = [
         (number, line) for number, line in enumerate(lines, 1) if line.strip() and not line.lstrip().startswith("#")
     ]
@@ -45,12 +63,21 @@ def read_samples(path: Path) -> list[dict[str, str]]:
     if len(rows) < 2:
         raise SheetError(f"{path} has no samples. It needs a header line and one line per library, tab-separated.")
     header = [cell.strip() for cell in rows[0]]
+    twice = sorted({name for name in header if name and header.count(name) > 1})
+    if twice:
+        raise SheetError(f"{path} has the column {', '.join(twice)} twice. Which one counts cannot be told; leave one.")
     samples = []
     for (number, _), cells in zip(kept[1:], rows[1:], strict=True):
         if len(cells) != len(header):
             raise SheetError(
                 f"Line {number} of {path} has {len(cells)} cells and the header {len(header)}. "
                 "Columns are separated by tabs; an empty cell needs its tab too."
+            )
+        quoted = [cell for cell in map(str.strip, cells) if len(cell) > 1 and cell[0] == cell[-1] == '"']
+        if quoted:
+            raise SheetError(
+                f"Line {number} of {path} has {quoted[0]} in quotes, which would count as part of it. Take them off; "
+                "spaces and commas need none."
             )
         pairs = zip(header, (cell.strip() for cell in cells), strict=True)
         samples.append({name: cell for name, cell in pairs if cell})
@@ -73,16 +100,37 @@ def settle_samples(rows: Iterable[Row], config: Config) -> dict[str, dict[str, s
                 "thing. Give one of them."
             )
         samples[name] = {**row, "label": row["label"] or row["condition"]}
+    _require_plain_paths(config)
     if not config["model"]:
         _require_two_states(samples, config)
         _require_known_hold_outs(samples, config)
-        _require_calibration_split(config)
+        _require_filled_splits(config)
+        _require_two_states_to_learn_from(samples, config)
+        _require_one_site(config)
     if any(not row["bam"] for row in samples.values()) and not config["basecall"]["model"]:
         missing = ", ".join(name for name, row in samples.items() if not row["bam"])
         raise SheetError(f"No BAM is given for {missing}, and no basecall.model to make one with.")
-    if not config["model"] and not (config["prepare"]["motif"] or config["prepare"]["sites"]):
-        raise SheetError("Neither prepare.motif nor prepare.sites is given, so there is no site to cut around.")
     return samples
+
+
+def _require_plain_paths(config: Config) -> None:
+    """Snakemake takes braces in a path for a wildcard."""
+    for name in ("reference", "results", "model"):
+        if set(config[name]) & set("{}"):
+            raise SheetError(f"{name} is '{config[name]}'; a path with braces cannot be used here. Rename or link it.")
+
+
+def _require_one_site(config: Config) -> None:
+    prepare = config["prepare"]
+    if prepare["motif"] and prepare["sites"]:
+        raise SheetError(
+            "Both prepare.motif and prepare.sites are given, and there is one site. Set one of them to '', the motif perhaps "
+            "in config/config.yaml, which --configfile is laid over."
+        )
+    if not (prepare["motif"] or prepare["sites"]):
+        raise SheetError("Neither prepare.motif nor prepare.sites is given, so there is no site to cut around.")
+    if prepare["motif"] and "motif_offset" not in prepare:
+        raise SheetError("prepare.motif needs prepare.motif_offset, the focus base counted from the motif's first.")
 
 
 def _require_two_states(samples: Mapping[str, Row], config: Config) -> None:
@@ -97,14 +145,20 @@ def _require_two_states(samples: Mapping[str, Row], config: Config) -> None:
         raise SheetError(f"merge.positive_label is '{positive}'; it must be one of the labels {' and '.join(labels)}.")
 
 
-def _require_calibration_split(config: Config) -> None:
-    calibrate = config["calibrate"]
-    if not calibrate["enabled"]:
-        return
-    if len(config["merge"]["split"]) != 4:
+def _require_filled_splits(config: Config) -> None:
+    """Find a split that would be empty before hours of cutting."""
+    merge, calibrate = config["merge"], config["calibrate"]
+    shares = dict(zip(("train", "validation", "test", "calibration"), merge["split"], strict=False))
+    if not math.isclose(sum(merge["split"]), 1, abs_tol=1e-6):
+        raise SheetError(f"The shares in merge.split sum to {sum(merge['split']):g}; they must sum to 1.")
+    needed = ["train", "validation", *(["calibration"] if calibrate["enabled"] else [])]
+    empty = [name for name in (*needed, *([] if merge["hold_out"] else ["test"])) if not shares.get(name)]
+    if "calibration" in empty:
         raise SheetError(
             "Calibrating needs reads of its own: give merge.split a fourth share, or set calibrate.enabled to false."
         )
+    if empty:
+        raise SheetError(f"merge.split leaves nothing for {' and '.join(empty)}, which the pipeline needs.")
     targets = [name for name in ("target_fpr", "target_precision", "target_recall") if name in calibrate]
     if len(targets) > 1:
         raise SheetError(
@@ -125,6 +179,21 @@ def _require_known_hold_outs(samples: Mapping[str, Row], config: Config) -> None
                 f"merge.hold_out names {column} {', '.join(sorted(unknown))}, which no labelled sample of "
                 f"{config['samples']} has."
             )
+
+
+def _require_two_states_to_learn_from(samples: Mapping[str, Row], config: Config) -> None:
+    """Find hold-outs that take a whole state, as far as the sheet tells."""
+    left = [row for row in samples.values() if row["label"]]
+    for held_out in config["merge"]["hold_out"]:
+        column, _, values = held_out.partition("=")
+        if column in {"flow_cell", "sample"}:
+            left = [row for row in left if row[column] not in values.split(",")]
+    labels = {row["label"] for row in left}
+    if len(labels) < 2:
+        raise SheetError(
+            f"merge.hold_out leaves {f'only {labels.pop()!r}' if labels else 'no sample'} to train on; training needs both "
+            "labels. Hold out fewer."
+        )
 
 
 def training_samples(samples: Mapping[str, Row], config: Config) -> list[str]:
@@ -292,7 +361,7 @@ class Places:
     def __init__(self, config: Config, samples: Mapping[str, Row]) -> None:
         self.config = config
         self.samples = samples
-        self.results = config["results"]
+        self.results: str = config["results"]
 
     def bam(self, sample: str) -> str:
         """Return the aligned BAM of a sample."""

@@ -20,9 +20,10 @@ Exit codes:
   2  a pin is missing, stands twice, or is no plain release; or the command line is wrong
   3  --fix: the higher version is not released on both sides yet; nothing was changed
   4  --fix: pip or git gave no answer; nothing was changed
+  5  the files or the outputs cannot be written, or the script itself failed
 
-Where GITHUB_OUTPUT names a file, ``status`` (in-step, skew, fixed, unusable, unreleased or unanswered), ``changed`` (true or
-false) and ``version`` (the highest of the three; empty where the pins are unusable) are appended to it.
+Where GITHUB_OUTPUT names a file, ``status`` (in-step, skew, fixed, unusable, unreleased, unanswered or failed), ``changed``
+(true or false) and ``version`` (the highest of the three; empty where the pins are unusable) are appended to it.
 """
 
 from __future__ import annotations
@@ -30,8 +31,10 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shutil
 import subprocess
 import sys
+import traceback
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -49,10 +52,10 @@ PINS = Path("workflows/pins.toml")
 
 ANSWER_SECONDS = 120
 
-EXIT_CODES = {"in-step": 0, "fixed": 0, "skew": 1, "unusable": 2, "unreleased": 3, "unanswered": 4}
+EXIT_CODES = {"in-step": 0, "fixed": 0, "skew": 1, "unusable": 2, "unreleased": 3, "unanswered": 4, "failed": 5}
 """Status in the step outputs -> exit code."""
 
-RELEASE = re.compile(r"(?:0|[1-9]\d*)(?:\.(?:0|[1-9]\d*)){2}")
+RELEASE = re.compile(r"(?:0|[1-9][0-9]{0,8})(?:\.(?:0|[1-9][0-9]{0,8})){2}")
 
 # pip exits with 0 when one of several indexes failed and another answered, and then lists only part of what there is.
 PIP_GOT_NO_ANSWER = re.compile(r"Retrying \(|Could not fetch|connection (?:broken|error)|timed? ?out", re.IGNORECASE)
@@ -85,6 +88,12 @@ class Version(NamedTuple):
 
     def __str__(self) -> str:
         return ".".join(map(str, self))
+
+
+class FailedError(SyncError):
+    """Something here does not work; what was asked for was not done."""
+
+    status = "failed"
 
 
 @dataclass(frozen=True)
@@ -137,11 +146,21 @@ def pin_from(match: re.Match[str], path: Path) -> Pin:
     return Pin(path, match.start("version"), match.end("version"), parse_version(match["version"], path))
 
 
+def requirements_of(settings: dict[str, Any]) -> list[str]:
+    """Return every requirement of a project: what runs it, its extras, its groups, what builds it; other shapes are nothing."""
+    project, build = (
+        table if isinstance(table := settings.get(name), dict) else {} for name in ("project", "build-system")
+    )
+    groups = [project.get("dependencies"), build.get("requires")]
+    for named in (project.get("optional-dependencies"), settings.get("dependency-groups")):
+        groups += named.values() if isinstance(named, dict) else []
+    return [line for group in groups if isinstance(group, list) for line in group if isinstance(line, str)]
+
+
 def read_pyproject(text: str) -> Pin:
     """Find ``escapepod==X`` among the package's requirements."""
-    project = parse_toml(text, PYPROJECT).get("project", {})
-    groups = [project.get("dependencies", []), *project.get("optional-dependencies", {}).values()]
-    wanted = [line for group in groups for line in group if re.match(rf"{PACKAGE}(?![\w.-])", line, re.IGNORECASE)]
+    requirements = requirements_of(parse_toml(text, PYPROJECT))
+    wanted = [line for line in requirements if re.match(rf"\s*{PACKAGE}(?![\w.-])", line, re.IGNORECASE)]
     if not wanted:
         raise SyncError(f"{PYPROJECT}: no requirement on {PACKAGE} found. It must name the version exactly once.")
     if len(wanted) > 1:
@@ -158,7 +177,7 @@ def read_pyproject(text: str) -> Pin:
 
 def read_lock(text: str) -> Pin:
     """Find the line ``escapepod==X``."""
-    lines = list(re.finditer(rf"^{PACKAGE}(?![\w.-])(?P<rest>[^\r\n]*)", text, re.MULTILINE | re.IGNORECASE))
+    lines = list(re.finditer(rf"^[ \t]*{PACKAGE}(?![\w.-])(?P<rest>[^\r\n]*)", text, re.MULTILINE | re.IGNORECASE))
     line = the_one(lines, LOCK, f"line for {PACKAGE}")
     pinned = re.compile(r"[ \t]*==[ \t]*(?P<version>[^\s#;\\]+)[ \t]*(?:#.*)?").fullmatch(text, *line.span("rest"))
     if pinned is None:
@@ -192,7 +211,13 @@ def run(command: list[str]) -> subprocess.CompletedProcess[str]:
     shown = " ".join(command)
     try:
         done = subprocess.run(
-            command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=ANSWER_SECONDS
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=ANSWER_SECONDS,
         )
     except subprocess.TimeoutExpired as error:
         raise UnansweredError(f"'{shown}' gave no answer within {ANSWER_SECONDS} s.") from error
@@ -240,6 +265,22 @@ def moved(texts: dict[Path, str], pins: list[Pin], target: Version) -> dict[Path
     }
 
 
+def replace_texts(root: Path, texts: dict[Path, str]) -> None:
+    """Replace all files, or raise FailedError with none replaced: each is written under another name first."""
+    partial = {root / path: root / f"{path}.partial-{os.getpid()}" for path in texts}
+    try:
+        for (path, staged), text in zip(partial.items(), texts.values(), strict=True):
+            staged.write_bytes(text.encode("utf-8"))
+            shutil.copymode(path, staged)
+        for path, staged in partial.items():
+            staged.replace(path)
+    except OSError as error:
+        raise FailedError(f"The pins cannot be written: {error}") from error
+    finally:
+        for staged in partial.values():
+            staged.unlink(missing_ok=True)
+
+
 def synchronise(root: Path, fix: bool, results: dict[str, str]) -> str:
     """Compare the pins below ``root`` and move them where asked; return the status and put the version into ``results``."""
     texts = {path: read_text(root, path) for path in (PYPROJECT, LOCK, PINS)}
@@ -257,8 +298,9 @@ def synchronise(root: Path, fix: bool, results: dict[str, str]) -> str:
         return "skew"
     require_package(target)
     require_tag(target, repository)
-    for path, text in moved(texts, pins, target).items():
-        (root / path).write_bytes(text.encode("utf-8"))
+    changed = moved(texts, pins, target)
+    replace_texts(root, changed)
+    for path in changed:
         print(f"Moved {path} to {target}.")
     results["changed"] = "true"
     return "fixed"
@@ -288,7 +330,15 @@ def main(arguments: list[str] | None = None) -> int:
     except SyncError as error:
         print(error, file=sys.stderr)
         status = error.status
-    write_outputs({"status": status, **results})
+    except Exception:
+        # Python would end with 1, which here means that the versions differ.
+        traceback.print_exc()
+        status = FailedError.status
+    try:
+        write_outputs({"status": status, **results})
+    except OSError as error:
+        print(f"The outputs of this step cannot be written: {error}.", file=sys.stderr)
+        return EXIT_CODES[FailedError.status]
     return EXIT_CODES[status]
 
 

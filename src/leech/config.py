@@ -34,6 +34,7 @@ def knob(
     minimum: float | None = None,
     maximum: float | None = None,
     metavar: str | None = None,
+    built_in: str | None = None,
     expose: bool = True,
 ) -> Any:
     """Declare a field of a configuration dataclass together with all that its command-line flag needs.
@@ -44,6 +45,7 @@ def knob(
     :param minimum: smallest legal value, inclusive.
     :param maximum: largest legal value, inclusive.
     :param metavar: placeholder in the help text.
+    :param built_in: folder in the package with the files whose names may be given instead of a path, for completion.
     :param expose: False for a field that the program fills in; neither flag nor configuration file sets it.
     """
     metadata = {
@@ -52,6 +54,7 @@ def knob(
         "minimum": minimum,
         "maximum": maximum,
         "metavar": metavar,
+        "built_in": built_in,
         "expose": expose,
     }
     return dataclasses.field(default=default, metadata=metadata)

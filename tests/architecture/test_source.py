@@ -23,6 +23,7 @@ LAYERS = (
     {"training"},
     {"demo", "api"},
     {"cli"},
+    {"__main__"},
 )
 """From the bottom up; a module imports from layers below its own, and from its own package."""
 

@@ -372,6 +372,16 @@ def test_an_output_that_is_an_input_is_refused_with_force_too(run, name, tmp_pat
     assert f"Output '{given[name]}' is the input '{given[name]}'" in capsys.readouterr().err
 
 
+def test_python_dash_m_runs_the_same_command_line():
+    def run(*words):
+        command = [sys.executable, "-m", "leech", *words]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    assert run("--version").stdout == f"leech, version {__version__}\n"
+    assert run("--help").stdout.startswith("Usage: leech [OPTIONS]")
+    assert run("dat").returncode == 2
+
+
 def test_the_console_script_runs_the_same_command_line():
     script = Path(sys.executable).with_name("leech")
     if not script.is_file():

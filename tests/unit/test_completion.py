@@ -56,6 +56,31 @@ def test_the_shell_is_asked_for_files_where_a_path_belongs(line):
     assert completions(line) == [("file", "")]
 
 
+@pytest.mark.parametrize("line", ["leech data prepare --pod5 a b ", "leech report --calls a "])
+def test_behind_the_first_of_several_values_comes_another(line):
+    assert completions(line) == [("file", "")]
+
+
+def test_behind_a_value_that_stands_alone_comes_nothing_but_a_flag():
+    assert completions("leech data prepare --bam a ") == []
+
+
+def test_an_argument_behind_several_numbers_is_a_file():
+    assert completions("leech data merge --split 0.7 0.15 0.15 in/") == [("file", "in/")]
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("leech model train --model ", [("plain", "conv_lstm"), ("plain", "tcn"), ("file", "")]),
+        ("leech model benchmark --model t", [("plain", "tcn"), ("file", "t")]),
+        ("leech model train --model my", [("file", "my")]),
+    ],
+)
+def test_an_architecture_is_a_name_of_leech_or_a_file(line, offered):
+    assert completions(line) == offered
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_each_shell_gets_a_script_that_asks_leech(shell):
     done = ask(f"{shell}_source")

@@ -68,6 +68,17 @@ WRONG = {
     "no date": ("v1.2.3", "1.2.3", "1.2.3 - 2026-01-31", "1.2.3", "no section '## 1.2.3 - YYYY-MM-DD'"),
     "a longer version": ("v1.2.3", "1.2.3", "## 1.2.3 -", "## 11.2.3 -", "no section '## 1.2.3"),
     "nothing said": ("v1.2.3", "1.2.3", "### Added\n\n- A thing.\n", "", "says nothing about 1.2.3"),
+    "no such day": ("v1.2.3", "1.2.3", "2026-01-31", "2026-01-32", "no section '## 1.2.3 - YYYY-MM-DD'"),
+    "two sections": ("v1.2.3", "1.2.3", "1.2.2 - 2026-01-01", "1.2.3 - 2026-01-01", "2 sections about 1.2.3"),
+    "a candidate": ("v1.2.3rc1", "1.2.3rc1", "1.2.3 -", "1.2.3rc1 -", "no final release"),
+    "two numbers": ("v1.2", "1.2", "1.2.3 -", "1.2 -", "no final release"),
+    "changes left over in brackets": (
+        "v1.2.3",
+        "1.2.3",
+        "## Unreleased\n",
+        "## [unreleased]\n\n- More.\n",
+        "Unreleased",
+    ),
     "changes left over": ("v1.2.3", "1.2.3", "## Unreleased\n", "## Unreleased\n\n- More.\n", "under Unreleased"),
 }
 
@@ -84,6 +95,16 @@ def test_every_disagreement_is_named_at_once(check):
     assert (
         len(check("v9", "1.2.4", CHANGELOG.replace("## Unreleased\n", "## Unreleased\n- x\n")).stderr.splitlines()) == 3
     )
+
+
+def test_a_repository_without_a_changelog_is_refused_in_words(tmp_path):
+    (tmp_path / "src" / "leech").mkdir(parents=True)
+    (tmp_path / "src" / "leech" / "__init__.py").write_text('__version__ = "1.2.3"\n')
+    command = [sys.executable, SCRIPTS / "check_release.py", "v1.2.3", "--root", tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "CHANGELOG.md" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_a_package_without_a_version_is_refused(check):

@@ -7,6 +7,7 @@ test_pins_proposed.py.
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 import os
 import subprocess
 import sys
@@ -193,15 +194,36 @@ UNUSABLE = {
     "a wildcard": ("pyproject.toml", '    "escapepod==0.9.0"', '"escapepod==0.9.*"', "does not pin one version"),
     "a range": ("pyproject.toml", '    "escapepod==0.9.0"', '"escapepod==0.9.0,<2"', "does not pin one version"),
     "required twice": ("pyproject.toml", '["pytest>=8"]', '["escapepod==0.9.0"]', "required 2 times"),
+    "named in a group too": (
+        "pyproject.toml",
+        "[project.opt",
+        '[dependency-groups]\na = ["escapepod==0.8.0", {include-group = "b"}]\nb = []\n[project.opt',
+        "required 2 times",
+    ),
     "named in another table too": (
         "pyproject.toml",
         "[project.opt",
-        '[dependency-groups]\na = ["escapepod==0.9.0"]\n[project.opt',
+        '[tool.x]\na = ["escapepod==0.9.0"]\n[project.opt',
         "found 2 times",
     ),
+    "no project but a list": ("pyproject.toml", "[project]\nname", "project = []\nname", "pyproject.toml"),
+    "dependencies as one text": (
+        "pyproject.toml",
+        "dependencies = [\n",
+        'dependencies = "x"\na = [\n',
+        "no requirement on",
+    ),
+    "digits of another script": ("pyproject.toml", '    "escapepod==0.9.0"', '"escapepod==0.\u0669.0"', "not a final"),
     "broken TOML": ("pyproject.toml", "[project]", "[project", "not valid TOML"),
     "no line in the lock": ("requirements.lock", "\nescapepod==0.9.0", "", "no line for escapepod"),
     "two lines in the lock": ("requirements.lock", "click", "escapepod==0.9.0\nclick", "found 2 times"),
+    "a second line in the lock with a space in front": (
+        "requirements.lock",
+        "click",
+        " escapepod==0.8.0\nclick",
+        "2 times",
+    ),
+    "hashes in the lock": ("requirements.lock", "pod==0.9.0\n", "pod==0.9.0 --hash=sha256:00\n", "does not pin one"),
     "a marker in the lock": ("requirements.lock", "pod==0.9.0\n", "pod==0.9.0; os_name=='nt'\n", "does not pin one"),
     "no table": ("workflows/pins.toml", "[escpod]", "[escapod]", r"no table [escpod]"),
     "no tag": ("workflows/pins.toml", 'tag = "v0.9.0"  #', "#", "must hold git"),
@@ -313,6 +335,62 @@ def test_a_program_that_is_not_installed_gave_no_answer(sandbox):
     assert sandbox.results()["status"] == "unanswered"
 
 
+def test_bytes_that_are_no_text_do_not_hide_an_answer(sandbox):
+    sandbox.pin("0.9.0", "0.9.0", "v0.10.0")
+    sandbox.program("pip", "printf 'WARNING: \\377\\n' >&2; printf 'Available versions: 0.10.0\\377, 0.10.0\\n'")
+    assert sandbox.run("--fix").returncode == 0
+    assert sandbox.pins() == expected("0.10.0")
+
+
+# 1 would say that the versions differ.
+def test_outputs_that_cannot_be_written_are_a_failure_of_their_own(sandbox):
+    sandbox.outputs.parent.joinpath("folder").mkdir()
+    sandbox.outputs = sandbox.outputs.parent / "folder" / "missing" / "outputs"
+    done = sandbox.run("--check")
+    assert done.returncode == 5
+    assert "outputs of this step cannot be written" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.fixture
+def script():
+    specification = importlib.util.spec_from_file_location("escapepod_sync", SCRIPT)
+    module = importlib.util.module_from_spec(specification)
+    sys.modules["escapepod_sync"] = module
+    specification.loader.exec_module(module)
+    yield module
+    del sys.modules["escapepod_sync"]
+
+
+def test_a_file_that_cannot_be_written_leaves_all_as_they_were(sandbox, script, monkeypatch, capsys):
+    sandbox.pin("0.9.0", "0.9.0", "v0.10.0")
+    before = sandbox.pins()
+    write = Path.write_bytes
+
+    def full(path, content):
+        if "requirements" in path.name:
+            write(path, content[:10])
+            raise OSError(28, "No space left on device", str(path))
+        return write(path, content)
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    monkeypatch.setenv("PATH", f"{sandbox.programs}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("GITHUB_OUTPUT", str(sandbox.outputs))
+    assert script.main(["--root", str(sandbox.root), "--fix"]) == 5
+    assert "cannot be written: [Errno 28] No space left" in capsys.readouterr().err
+    assert sandbox.results() == {"status": "failed", "changed": "false", "version": "0.10.0"}
+    assert sandbox.pins() == before
+    assert [path.name for path in sandbox.root.rglob("*partial*")] == []
+
+
+def test_a_defect_of_the_script_is_no_skew(sandbox, script, monkeypatch, capsys):
+    monkeypatch.setattr(script, "read_lock", lambda text: 1 / 0)
+    monkeypatch.setenv("GITHUB_OUTPUT", str(sandbox.outputs))
+    assert script.main(["--root", str(sandbox.root), "--check"]) == 5
+    assert "ZeroDivisionError" in capsys.readouterr().err
+    assert sandbox.results()["status"] == "failed"
+
+
 @pytest.mark.parametrize("arguments", [(), ("--check", "--fix"), ("--fixx",), ("--che",)])
 def test_a_wrong_command_line_is_refused(sandbox, arguments):
     assert sandbox.run(*arguments).returncode == 2
@@ -334,7 +412,7 @@ def test_without_a_file_for_outputs_none_is_written(sandbox, monkeypatch):
 
 def test_every_exit_code_is_told_in_the_help(sandbox):
     said = sandbox.run("--help").stdout
-    assert all(f"\n  {code}  " in said for code in range(5))
+    assert all(f"\n  {code}  " in said for code in range(6))
 
 
 # Whether they agree is a check of its own in ci.yml, so that a bump of one side can be merged and followed by the other.

@@ -12,6 +12,10 @@ BLANK = dict.fromkeys(("bam", "label", "condition", "flow_cell"), "")
 TRAINING = {"prepare": {"motif": "CCA", "motif_offset": 2}, "merge": {"positive_label": "charged"}}
 
 
+def merging(**merge):
+    return {**TRAINING, "merge": {"positive_label": "charged", **merge}}
+
+
 def sheet(folder, text):
     path = folder / "samples.tsv"
     path.write_bytes(text.encode())
@@ -34,6 +38,31 @@ def test_comments_empty_lines_line_ends_and_a_byte_order_mark_are_not_rows(tmp_p
 def test_a_row_with_a_missing_cell_is_named_by_its_line(tmp_path):
     with pytest.raises(pipeline.SheetError, match=r"Line 3 of .* has 2 cells and the header 3"):
         pipeline.read_samples(sheet(tmp_path, "# x\nsample\tpod5\tbam\na\tp\n"))
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"sample\tpod5\tlabel\tlabel\na\tp\tx\ty\n", "has the column label twice"),
+        ("sample\tpod5\na\tp\n".encode("utf-16"), "is not UTF-8"),
+        (b'sample\tpod5\na\t"p,1"\n', r'Line 2 of .* has "p,1" in quotes'),
+    ],
+)
+def test_a_sheet_that_can_be_read_two_ways_or_not_at_all_is_refused(tmp_path, content, words):
+    path = tmp_path / "samples.tsv"
+    path.write_bytes(content)
+    with pytest.raises(pipeline.SheetError, match=words):
+        pipeline.read_samples(path)
+
+
+def test_a_sheet_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(pipeline.SheetError, match=r"none\.tsv' cannot be read: No such file"):
+        pipeline.read_samples(tmp_path / "none.tsv")
+
+
+def test_characters_that_end_a_line_for_python_alone_are_part_of_a_cell(tmp_path):
+    rows = pipeline.read_samples(sheet(tmp_path, "sample\tpod5\na\tx\u2028y\x0cz\x85\u00e9\n"))
+    assert rows == [{"sample": "a", "pod5": "x\u2028y\x0cz\x85\u00e9"}]
 
 
 def test_a_sheet_without_rows_is_refused(tmp_path):
@@ -61,7 +90,15 @@ def test_a_condition_is_a_label():
             "must be one of the labels charged and uncharged",
         ),
         ([*STATES, row("c", bam="")], TRAINING, "No BAM is given for c"),
-        (STATES, {"merge": TRAINING["merge"]}, "there is no site"),
+        (STATES, {"merge": TRAINING["merge"]}, "Neither prepare.motif nor prepare.sites"),
+        (STATES, {**TRAINING, "prepare": {**TRAINING["prepare"], "sites": "s.bed"}}, "Both prepare.motif and"),
+        (STATES, {**TRAINING, "prepare": {"motif": "CCA"}}, "needs prepare.motif_offset"),
+        (STATES, {**TRAINING, "results": "a{b}"}, "results is 'a{b}'; a path with braces"),
+        (STATES, merging(split=[0.6, 0.2, 0.2, 0]), "fourth share"),
+        (STATES, merging(split=[0.6, 0.2, 0.1, 0.2]), "sum to 1.1"),
+        (STATES, merging(split=[0.9, 0, 0, 0.1]), "nothing for validation and test"),
+        (STATES, merging(hold_out=["sample=a"]), "leaves only 'uncharged' to train on"),
+        (STATES, merging(hold_out=["sample=a", "sample=b"]), "leaves no sample to train on"),
         (STATES, {**TRAINING, "merge": {"positive_label": "charged", "split": [0.7, 0.15, 0.15]}}, "fourth share"),
         (STATES, {**TRAINING, "calibrate": {"target_fpr": 0.1, "target_recall": 0.9}}, "target_fpr and target_recall"),
     ],
@@ -75,10 +112,22 @@ def test_a_held_out_flow_cell_that_no_sample_has_is_found_where_the_sheet_knows_
     config = settle(
         **{**TRAINING, "merge": {"positive_label": "charged", "hold_out": ["flow_cell=F1,F9", "isotype=Ala"]}}
     )
-    known = [row("a", "charged", flow_cell="F1"), row("b", "uncharged", flow_cell="F2"), row("c", flow_cell="F9")]
+    more = [row("d", "charged", flow_cell="F2")]
+    known = [
+        row("a", "charged", flow_cell="F1"),
+        row("b", "uncharged", flow_cell="F2"),
+        row("c", flow_cell="F9"),
+        *more,
+    ]
     with pytest.raises(pipeline.SheetError, match="names flow_cell F9, which no labelled sample"):
         pipeline.settle_samples(known, config)
-    pipeline.settle_samples([row("a", "charged", flow_cell="F1"), row("b", "uncharged")], config)
+    pipeline.settle_samples([row("a", "charged", flow_cell="F1"), row("b", "uncharged"), *more], config)
+
+
+def test_a_test_split_that_is_held_out_needs_no_share():
+    pipeline.settle_samples(
+        [*STATES, row("c", "charged")], settle(**merging(split=[0.7, 0.2, 0, 0.1], hold_out=["sample=c"]))
+    )
 
 
 def test_with_a_model_nothing_is_trained_and_labels_are_not_needed():
@@ -102,6 +151,13 @@ def test_a_library_without_bam_is_aligned_and_a_filtered_one_read_from_what_the_
     assert places.bam("c") == "results/alignments/minimap2/c.bam"
     assert places.bam("a") == "b"
     assert places.pod5("a") == "results/pod5/a.pod5"
+
+
+def test_a_whole_number_written_with_a_point_reaches_the_command_without():
+    config = pipeline.whole_numbers(settle(train_gpus=2.0, merge={"split": [1.0, 0.5], "balance": True}, model="2.0"))
+    assert (config["train_gpus"], config["model"], config["merge"]["balance"]) == (2, "2.0", True)
+    assert pipeline.train_options(config)[:2] == ["--gpus", "2"]
+    assert [str(share) for share in config["merge"]["split"]] == ["1", "0.5"]
 
 
 def test_gpus_are_asked_for_in_one_way():

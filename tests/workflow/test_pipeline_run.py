@@ -172,13 +172,18 @@ def test_reads_without_a_bam_are_basecalled_aligned_and_filtered_if_asked_for(fo
         assert folder.plan("another.yaml") >= steps | more
 
 
+def test_the_results_folder_may_be_written_with_a_slash_at_its_end_or_a_dot_in_front(folder, finished):
+    folder.write("another.yaml", CONFIG.replace('"all results"', '"./all results//"'))
+    assert folder.plan("another.yaml") == set()
+
+
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [
         ("config.yaml", CONFIG.replace("train:", "trian:"), "trian"),
         ("config.yaml", CONFIG + "train_gpus: two\n", "train_gpus"),
         ("sample sheet.tsv", SHEET.replace("flow_cell", "flowcell"), "flowcell"),
-        ("sample sheet.tsv", SHEET.replace("charged-1", "charged/1", 1), "charged/1"),
+        ("sample sheet.tsv", SHEET.replace("charged-1", "charged/1", 1), "sample sheet.tsv, sample charged/1: "),
     ],
 )
 def test_what_the_schemas_do_not_allow_is_named(folder, name, text, words):

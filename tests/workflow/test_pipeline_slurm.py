@@ -129,6 +129,7 @@ def test_four_gpus_bring_their_cpus_and_memory(submitted):
     _, calls = submitted
     for train in calls["train"]:
         assert value(train, "--gpus") == "4"
+        assert value(train, "--nodes") == "1"  # where all its ranks run
         assert value(train, "--cpus-per-task") == "8"
         assert value(train, "--mem") == "13900"  # 700 + 4 x 300 + 4 x 3000, and an empty corpus
         assert value(train, "-t") == "90"

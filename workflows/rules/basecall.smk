@@ -41,6 +41,8 @@ rule basecall:
         gpu=pipeline.gpu_count(config, config["basecall"]["gpus"]),
         gres=pipeline.gpu_gres(config, config["basecall"]["gpus"]),
         lsf_extra=pipeline.lsf_gpus(config["basecall"]["gpus"]),
+        # SLURM may spread --gpus over nodes, and one process tree uses only those of its own.
+        nodes=1,
     params:
         device="cuda:all" if config["basecall"]["gpus"] else "cpu",
     shell:

@@ -24,6 +24,8 @@ rule train:
         gpu=pipeline.gpu_count(config, config["train_gpus"]),
         gres=pipeline.gpu_gres(config, config["train_gpus"]),
         lsf_extra=pipeline.lsf_gpus(config["train_gpus"]),
+        # SLURM may spread --gpus over nodes, and one process tree uses only those of its own.
+        nodes=1,
     params:
         options=pipeline.train_options(config),
     shell:

@@ -11,10 +11,12 @@ import dataclasses
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
+from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
 from leech.config import build, flag_of, load_toml, nearest
 from leech.errors import ConfigError
@@ -70,7 +72,19 @@ def _option(field: dataclasses.Field[Any], annotation: Any) -> Callable[[F], F]:
         nargs=1 if number is None else number,
         metavar=field.metadata.get("metavar") or ("PATH..." if number is None else None),
         help=_help(field),
+        shell_complete=_names_or_file(field.metadata["built_in"]) if field.metadata.get("built_in") else None,
     )
+
+
+def _names_or_file(folder: str) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
+    """Offer the names of leech's own files in a folder, and a file of the user's."""
+
+    def complete(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        names = sorted(path.name.removesuffix(".toml") for path in resources.files("leech").joinpath(folder).iterdir())
+        offered = [CompletionItem(name) for name in names if name.startswith(incomplete)]
+        return [*offered, CompletionItem(incomplete, type="file")]
+
+    return complete
 
 
 def config_options(*classes: type) -> Callable[[F], F]:
@@ -155,7 +169,20 @@ class ManyValues(click.Command):
                 else:
                     current = None
             expanded.append(argument)
+        ctx.meta[_OPEN_FLAG] = current
         return super().parse_args(ctx, expanded)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Offer a further value where the last flag takes several, and what click offers otherwise."""
+        flag = ctx.meta.get(_OPEN_FLAG)
+        if flag is not None and not incomplete.startswith("-"):
+            option = next(option for option in self.params if flag in option.opts)
+            return option.shell_complete(ctx, incomplete)
+        return super().shell_complete(ctx, incomplete)
+
+
+_OPEN_FLAG = "leech.cli.options.open_flag"
+"""In a context's ``meta``: the flag whose further values may follow at the end of the line."""
 
 
 def _is_of(kind: Any, argument: str) -> bool:

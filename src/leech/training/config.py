@@ -19,7 +19,7 @@ Confounder = Literal["reference", "flow_cell", "run", "sample"]
 class TrainConfig:
     """How a network is trained."""
 
-    model: str = knob("tcn", help="Architecture: a built-in name or a TOML file.")
+    model: str = knob("tcn", built_in="models/architectures", help="Architecture: a built-in name or a TOML file.")
     epochs: int | None = knob(
         None,
         minimum=1,
@@ -99,7 +99,7 @@ class TrainConfig:
 class BenchmarkConfig:
     """What ``leech model benchmark`` measures."""
 
-    model: str = knob("tcn", help="Architecture: a built-in name or a TOML file.")
+    model: str = knob("tcn", built_in="models/architectures", help="Architecture: a built-in name or a TOML file.")
     up_to: int = knob(
         1, minimum=1, help="Largest number of GPUs (with --device cpu: processes) to measure; 1, 2, 4, ..."
     )
