@@ -5,7 +5,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-from snakemake.exceptions import WorkflowError
+import yaml
 from snakemake.utils import min_version, validate
 
 min_version("9.0")
@@ -18,6 +18,14 @@ import leech_pipeline as pipeline
 configfile: "config/config.yaml"
 
 
+SCHEMAS = {
+    name: yaml.safe_load(
+        Path(workflow.basedir, f"workflows/schemas/{name}.schema.yaml").read_text()
+    )
+    for name in ("config", "samples")
+}
+pipeline.refuse_invalid(config, SCHEMAS["config"], "The configuration", "key")
+# Fills in what is not given.
 validate(config, "workflows/schemas/config.schema.yaml")
 config.update(pipeline.whole_numbers(config))
 # A slash at its end or a dot in front would make other names of the same files.
@@ -25,12 +33,13 @@ config["results"] = str(Path(config["results"]).expanduser())
 
 ROWS = pipeline.read_samples(Path(config["samples"]))
 for row in ROWS:
-    try:
-        validate(row, "workflows/schemas/samples.schema.yaml")
-    except WorkflowError as error:
-        raise pipeline.SheetError(
-            f"{config['samples']}, sample {row.get('sample', '?')}: {error}"
-        ) from None
+    pipeline.refuse_invalid(
+        row,
+        SCHEMAS["samples"],
+        f"{config['samples']}, sample {row.get('sample', '?')}",
+        "column",
+    )
+    validate(row, "workflows/schemas/samples.schema.yaml")
 SAMPLES = pipeline.settle_samples(ROWS, config)
 PLACES = pipeline.Places(config, SAMPLES)
 PINS = tomllib.loads(Path(workflow.basedir, "workflows/pins.toml").read_text())

@@ -11,6 +11,7 @@ Invariants: ``config`` and ``row`` have been through their schemas, so that ever
 from __future__ import annotations
 
 import csv
+import difflib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -28,6 +29,36 @@ MAPPED_CORPUS_LIMIT_MB = 32_000
 
 class SheetError(ValueError):
     """Sample sheet or configuration say something that cannot be done; the message says what to change."""
+
+
+def refuse_invalid(content: Mapping[str, Any], schema: Mapping[str, Any], where: str, word: str) -> None:
+    """Refuse what a schema does not allow, in words that name the place; snakemake's own prints all of the schema.
+
+    :param where: what the content is, for the message.
+    :param word: what its names are called there: key or column.
+    :raises SheetError: with up to three things that are wrong.
+    """
+    # Part of snakemake's environment, in which alone this is called.
+    import jsonschema
+
+    faults = sorted(jsonschema.Draft202012Validator(schema).iter_errors(content), key=lambda fault: list(fault.path))
+    if faults:
+        raise SheetError(f"{where}: " + "; ".join(_in_words(fault, word) for fault in faults[:3]) + ".")
+
+
+def _in_words(fault: Any, word: str) -> str:
+    place = ".".join(map(str, fault.absolute_path))
+    if fault.validator != "additionalProperties":
+        return f"{place}: {fault.message}" if place else fault.message
+    known = sorted(fault.schema["properties"])
+    told = []
+    for name in sorted(set(fault.instance) - set(known), key=str):
+        close = difflib.get_close_matches(str(name), known, 1)
+        told.append(
+            f"there is no {word} '{f'{place}.' if place else ''}{name}'"
+            + (f", did you mean '{close[0]}'?" if close else "")
+        )
+    return f"{', '.join(told)} (known: {', '.join(known)})"
 
 
 def whole_numbers(value: Any) -> Any:

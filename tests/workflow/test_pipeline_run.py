@@ -150,6 +150,13 @@ def test_another_seed_of_the_split_trains_and_calls_anew_but_cuts_nothing(folder
     assert "prepare" not in jobs
 
 
+def test_another_limit_of_the_check_trains_nothing_again(folder, finished):
+    folder.write("another.yaml", CONFIG + "check: {fail_above: 0.99}\n")
+    jobs = folder.plan("another.yaml")
+    assert "check" in jobs
+    assert not jobs & {"prepare", "merge", "train", "calibrate", "test", "predict"}
+
+
 def test_linters_find_nothing(folder):
     linted = folder.run("--lint")
     assert linted.returncode == 0, linted.stdout
@@ -180,9 +187,9 @@ def test_the_results_folder_may_be_written_with_a_slash_at_its_end_or_a_dot_in_f
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [
-        ("config.yaml", CONFIG.replace("train:", "trian:"), "trian"),
-        ("config.yaml", CONFIG + "train_gpus: two\n", "train_gpus"),
-        ("sample sheet.tsv", SHEET.replace("flow_cell", "flowcell"), "flowcell"),
+        ("config.yaml", CONFIG.replace("train:", "trian:"), "there is no key 'trian', did you mean 'train'?"),
+        ("config.yaml", CONFIG + "train_gpus: two\n", "The configuration: train_gpus: 'two' is not"),
+        ("sample sheet.tsv", SHEET.replace("flow_cell", "flowcell"), "no column 'flowcell', did you mean 'flow_cell'?"),
         ("sample sheet.tsv", SHEET.replace("charged-1", "charged/1", 1), "sample sheet.tsv, sample charged/1: "),
     ],
 )
