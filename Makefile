@@ -40,6 +40,7 @@ cli-docs: $(INSTALLED)
 # The pages as a site, in an environment of its own; a broken link is an error. Without it, tests of the site are skipped.
 docs: $(DOCS_INSTALLED)
 	NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/python -m mkdocs build --strict --quiet
+	@echo "The pages: site/index.html; with search: $(DOCS_VENV)/bin/python -m http.server -d site"
 
 $(DOCS_INSTALLED): docs/requirements.lock
 	$(PYTHON) -m venv $(DOCS_VENV)

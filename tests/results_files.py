@@ -39,6 +39,13 @@ def put_sample(folder, name, references, *, histogram=None, corrected=False, lad
             [reference, "", "", amino_acid, positive, negative, no_call, "", "", "", "", enough, *extra, "", "", ""]
         )
     put_table(folder / f"{name}.charging_summary.tsv.gz", SUMMARY, rows)
+    if corrected:
+        groups = {row[1] for row in references if row[1]}
+        put_table(
+            folder / f"{name}.charging_summary.amino_acid.tsv.gz",
+            SUMMARY[3:],
+            [[group, *[""] * 8, "0.45", "0.35", "0.55", "", "", ""] for group in sorted(groups)],
+        )
     put_table(folder / f"{name}.charging.cpm.tsv.gz", ["tRNA", "counts_charged", "counts_uncharged"], [])
     used = sum(row[2] + row[3] for row in references)
     lost = sum(row[4] for row in references)
@@ -48,6 +55,11 @@ def put_sample(folder, name, references, *, histogram=None, corrected=False, lad
         "counts": ladder or {"seen": used + lost + 7, "unmapped": 7, "not_in_pod5": lost, "used": used},
         "threshold_cl": 200,
         "corrections": {"error_rates_from": "somewhere" if corrected else None, "call_rates_from": None},
+        "total": {
+            "fraction": {"value": 1 / 3, "interval": [0.25, 0.42]},
+            "error_corrected": {"value": 0.42, "interval": [0.3, 0.55]} if corrected else None,
+            "no_call_corrected": None,
+        },
         "labels": ["uncharged", "charged"],
         "cl_histogram": histogram or [used, *([0] * 255)],
         "provenance": {"command": ["leech", "predict", "<b>"], "time_utc": "2026", "versions": {"leech": "9.9"}},

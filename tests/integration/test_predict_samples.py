@@ -138,12 +138,44 @@ def test_a_sample_that_lacked_a_pod5_is_run_again_once_it_is_mended(model, sheet
 
 
 def test_another_threshold_is_another_run_and_replaces_nothing_unasked(model, sheet, capfd):
+    out = sheet.parent / "out"
     assert main(arguments(model, sheet)) == 1
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
     capfd.readouterr()
-    assert main(arguments(model, sheet, "--threshold", "0.4")) == 1
-    assert "3 of 3 samples failed" in capfd.readouterr().err
-    assert main(arguments(model, sheet, "--threshold", "0.4", "--force", "--json")) == 1
+    # Sample c could be run now; the tables over all samples would then hold it alone.
+    shutil.copy(sheet.parent / "c" / "later.bam", sheet.parent / "c" / "mappings.bam")
+    assert main(arguments(model, sheet, "--threshold", "0.4", "--min-mapq", "1")) == 1
+    told = " ".join(capfd.readouterr().err.split())
+    assert "holds 2 of the 3 samples as a run with other settings" in told
+    assert "'a', 'b' differ in: threshold_cl (200 there, 102 here); min_mapq (0 there, 1 here)" in told
+    assert "--force" in told
+    assert "failed" not in told
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+    assert main(arguments(model, sheet, "--threshold", "0.4", "--force", "--json")) == 0
     assert json.loads(capfd.readouterr().out)["samples"]["a"]["threshold_cl"] == 102
+    # A threshold in other words is no other one.
+    assert main(arguments(model, sheet, "--threshold-cl", "102", "--json")) == 0
+    assert json.loads(capfd.readouterr().out)["complete_already"] == ["a", "b", "c"]
+
+
+def test_a_sample_whose_input_changed_is_told_of_as_such(model, sheet, capfd):
+    main(arguments(model, sheet))
+    shutil.copy(sheet.parent / "c" / "later.bam", sheet.parent / "b" / "mappings.bam")
+    capfd.readouterr()
+    assert main(arguments(model, sheet)) == 1
+    assert "'b' differ in: its input files" in " ".join(capfd.readouterr().err.split())
+
+
+def test_a_sample_that_lacks_reads_is_run_again_unasked(model, sheet, capfd):
+    shutil.copy(sheet.parent / "c" / "later.bam", sheet.parent / "c" / "mappings.bam")
+    bad = sheet.parent / "b" / "bad.pod5"
+    bad.write_bytes(b"no POD5")
+    assert main(arguments(model, sheet)) == 1
+    assert "1 of 3 samples failed. 'b':" in capfd.readouterr().err
+    bad.unlink()
+    assert main(arguments(model, sheet, "--json")) == 0
+    result = json.loads(capfd.readouterr().out)
+    assert (result["complete_already"], list(result["samples"])) == (["a", "c"], ["b"])
 
 
 @pytest.mark.parametrize(

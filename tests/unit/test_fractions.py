@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,16 +14,16 @@ from leech.errors import InputError
 from leech.models.bundle import Achieved, CallCounts, Figure, OperatingPoint
 from leech.prediction.calls import CallRules
 from leech.prediction.config import PredictConfig
-from leech.prediction.controls import control_rates
+from leech.prediction.controls import Controls, control_rates
 from leech.prediction.fractions import (
-    CallRates,
     Corrections,
     Fraction,
     correct_errors,
     correct_no_calls,
     fractions,
 )
-from leech.prediction.rates import ErrorRates, Rate
+from leech.prediction.rates import CallRates, ErrorRates, Rate
+from leech.prediction.tally import Tally
 
 NOTHING = Corrections(None, None, None, None)
 
@@ -198,20 +199,28 @@ def test_call_rates_come_from_libraries_of_one_state_and_from_reasons_that_a_sta
     assert corrections(model(training={"counts_by_label": {"charged": {"used": 5}}})).calls is None
 
 
-def control(path, *rows, columns="reference\tn_positive\tn_negative"):
-    path.write_text("\n".join([columns, *rows]) + "\n")
-    return path
+def tally(**references):
+    """References as (positive, negative)."""
+    return Tally.from_mapping(
+        {name: {"positive": a, "negative": b, "no_calls": {}} for name, (a, b) in references.items()}
+    )
 
 
-def test_controls_give_each_reference_its_own_rates_the_more_so_the_more_reads_they_hold_of_it(tmp_path):
-    negative = control(tmp_path / "n.tsv", "a\t2\t98", "b\t10\t90", "few\t0\t5", "blind\t20\t20")
-    positive = control(tmp_path / "p.tsv", "a\t90\t10", "b\t40\t60", "blind\t20\t20", "lone\t3\t0")
-    rates = control_rates(negative, positive)
+PATHS = (Path("n.tsv"), Path("p.tsv"))
+
+
+def test_controls_give_each_reference_its_own_rates_the_more_so_the_more_reads_they_hold_of_it():
+    negative = tally(a=(2, 98), b=(10, 90), few=(0, 5), blind=(20, 20), none=(0, 0))
+    positive = tally(a=(90, 10), b=(40, 60), blind=(20, 20), lone=(3, 0))
+    rates = control_rates(negative, positive, PATHS)
     assert rates.pooled == ErrorRates(Rate(32 / 245, 245), Rate(153 / 243, 243))
     assert set(rates.own) == {"a", "b", "few", "blind", "lone"}
     assert rates.own["few"].tpr == rates.unseen.tpr
     assert 0 < rates.own["a"].fpr.value - 0.02 < 0.01
-    found = Corrections.of(build(PredictConfig, {}), model(ACHIEVED), PLAIN, rates)
+    found = Corrections.of(
+        build(PredictConfig, {}), model(ACHIEVED), PLAIN, Controls(rates, CallRates(0.5, 0.9), PATHS)
+    )
+    assert (found.calls, found.calls_source) == (CallRates(0.5, 0.9), "controls")
     assert (found.errors, found.errors_source) == (rates.pooled, "controls")
     assert found.for_references({"a": 50}).errors == rates.own["a"]
     assert found.for_references({"new": 50}).errors == rates.unseen
@@ -225,18 +234,19 @@ def test_controls_give_each_reference_its_own_rates_the_more_so_the_more_reads_t
 
 
 @pytest.mark.parametrize(
-    ("columns", "row", "message"),
+    ("negative", "positive", "message"),
     [
-        ("sample\treference\tn_positive\tn_negative", "s\ta\t1\t2", "over several samples"),
-        ("reference\tpositive", "a\t1", "no column 'n_positive'"),
-        ("reference\tn_positive\tn_negative", "a\tmany\t2", "line 2: a count is no whole number"),
-        ("reference\tn_positive\tn_negative", "a\t-5\t2", "line 2: a count is no whole number"),
-        ("reference\tn_positive\tn_negative", "a\t²\t2", "line 2: a count is no whole number"),
-        ("reference\tn_positive\tn_negative", "a\t1\t2\na\t1\t2", "line 3 names reference 'a' a second time"),
-        ("reference\tn_positive\tn_negative", "a\t0\t0", "nothing can be corrected"),
+        ((0, 0), (5, 5), "negative control 'n.tsv' has no called read"),
+        ((5, 5), (0, 0), "positive control 'p.tsv' has no called read"),
+        ((3, 9), (2, 6), r"same share of positive calls \(3 of 12 in 'n.tsv', 2 of 8 in 'p.tsv'\)"),
+        (
+            (9, 1),
+            (2, 6),
+            r"negative control has more positive calls \(9 of 10 in 'n.tsv'\) than the positive one \(2 of 8 in 'p.tsv'\); "
+            "are they swapped",
+        ),
     ],
 )
-def test_a_control_that_tells_nothing_is_refused(tmp_path, columns, row, message):
-    path = control(tmp_path / "c.tsv", row, columns=columns)
+def test_controls_that_tell_nothing_say_why(negative, positive, message):
     with pytest.raises(InputError, match=message):
-        control_rates(path, path)
+        control_rates(tally(a=negative), tally(a=positive), PATHS)

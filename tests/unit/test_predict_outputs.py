@@ -11,12 +11,13 @@ import numpy as np
 import pysam
 import pytest
 
-from leech.config import build
+from leech.config import build, to_mapping
 from leech.console import SilentProgress
 from leech.data.config import ReadSources
 from leech.data.recipe import Recipe
-from leech.errors import ConfigError, InputError
-from leech.models.bundle import ModelBundle, save_bundle
+from leech.errors import ConfigError, InputError, LeechError, MismatchError
+from leech.models.bundle import ModelBundle, OperatingPoint, copy_bundle, save_bundle
+from leech.models.calibration import Calibration
 from leech.models.inference import Predictor
 from leech.models.spec import build_network, load_architecture
 from leech.prediction.config import PredictConfig
@@ -39,9 +40,9 @@ TABLES = [
 REFERENCES = {"tRNA-Ala-GGC-1-1": "ACGTACGTAC", "tRNA-Ala-TGC-1-1": "ACGTACGTAC"}
 
 
-def make_model(folder: Path, training=None) -> Path:
+def make_model(folder: Path, training=None, labels=("no", "yes")) -> Path:
     spec, recipe = load_architecture("tcn"), build(Recipe, RECIPE)
-    bundle = ModelBundle(spec=spec, recipe=recipe, labels=("no", "yes"), training=training or {}, stamp={})
+    bundle = ModelBundle(spec=spec, recipe=recipe, labels=labels, training=training or {}, stamp={})
     folder.mkdir()
     save_bundle(bundle, build_network(spec, recipe), folder)
     return folder
@@ -62,17 +63,19 @@ def sources(tmp_path_factory):
 
 
 @pytest.fixture(autouse=True)
-def scores(monkeypatch):
-    """Let the network say 0.95, 0.70 and 0.05 in turn."""
-    logits = np.log(np.array([0.95, 0.7, 0.05]) / np.array([0.05, 0.3, 0.95]))
+def says(monkeypatch):
+    """Let the network say 0.95, 0.70 and 0.05 in turn, or what a test puts into this list."""
+    probabilities = [0.95, 0.7, 0.05]
     turn = []
 
     def answer(self, inputs):
         start = sum(turn)
         turn.append(len(inputs.signal))
-        return logits[(start + np.arange(len(inputs.signal))) % 3][:, None]
+        p = np.array(probabilities)
+        return np.log(p / (1 - p))[(start + np.arange(len(inputs.signal))) % len(p)][:, None]
 
     monkeypatch.setattr(Predictor, "logits", answer)
+    return probabilities
 
 
 def run(model, sources, output, *, force=False, clock=None, progress=None, **config):
@@ -207,6 +210,16 @@ def test_reads_below_the_confidence_have_no_tag_but_a_reason_and_their_probabili
     assert result.counts.ladder() == {"seen": 12, "not_in_pod5": 1, "low_confidence": 4, "used": 7}
 
 
+def test_reads_left_uncalled_as_asked_for_are_no_failures(model, sources, tmp_path, says, caplog):
+    # 0.70 is under 0.9 either way: 7 of 11 reads with signal in turn .70 .95 .70, so more than half of 12.
+    says[:] = [0.7, 0.95, 0.7]
+    strict = build(ReadSources, {**to_mapping(sources), "max_fail_frac": 0.1})
+    run(model, strict, tmp_path / "s.bam", min_confidence=0.9)
+    # The one read without signal is the only failure: 8.3 %.
+    assert "58.3% of 12 candidate records were left out as asked for: low_confidence 7." in caplog.text
+    assert "failed" not in caplog.text
+
+
 def test_when_no_read_is_sure_enough_the_run_fails_and_says_so(model, sources, tmp_path):
     with pytest.raises(InputError, match="low_confidence"):
         run(model, sources, tmp_path / "s.bam", min_confidence=0.99)
@@ -320,13 +333,22 @@ def test_a_contradiction_is_found_before_any_work(model, tmp_path, config):
         run(model, nowhere, tmp_path / "s.bam", **config)
 
 
-def test_tables_of_control_libraries_correct_a_later_run(model, sources, tmp_path):
-    # The same twelve reads, called at cl >= 1 (all positive) and at cl >= 255 (none), stand for perfect controls.
-    run(model, sources, tmp_path / "p", format="tsv", sample="s", threshold_cl=1)
-    run(model, sources, tmp_path / "n", format="tsv", sample="s", threshold_cl=255)
-    table = "s.charging_summary.tsv.gz"
-    controls = {"negative_control": tmp_path / "n" / table, "positive_control": tmp_path / "p" / table}
-    result = run(model, sources, tmp_path / "c", format="tsv", sample="s", **controls)
+TABLE = "s.charging_summary.tsv.gz"
+
+
+def controls(model, sources, folder, says, states=(0.05, 0.95), **config):
+    """Call the twelve reads as a library of either state, and return the options that name their tables."""
+    before = list(says)
+    for name, p in zip("np", states, strict=True):
+        says[:] = [p] if isinstance(p, float) else list(p)
+        run(model, sources, folder / name, format="tsv", sample="s", **config)
+    says[:] = before
+    return {"negative_control": folder / "n" / TABLE, "positive_control": folder / "p" / TABLE}
+
+
+def test_tables_of_control_libraries_correct_a_later_run(model, sources, tmp_path, says):
+    known = controls(model, sources, tmp_path, says)
+    result = run(model, sources, tmp_path / "c", format="tsv", sample="s", **known)
     total = result.summarised.tally.total()
     (amino,) = rows(tmp_path / "c" / "s.charging_summary.amino_acid.tsv.gz")
     assert amino["fraction"] == f"{total.num_positive / total.num_called:.6g}"
@@ -336,13 +358,116 @@ def test_tables_of_control_libraries_correct_a_later_run(model, sources, tmp_pat
     record = json.loads((tmp_path / "c" / "s.predict.json").read_text())
     assert record["corrections"]["error_rates_from"] == "controls"
     assert record["corrections"]["error_rates"]["tpr"] == {"value": 1.0, "num_trials": 11, "variance": None}
+    # The one read without signal is lost whatever its state.
+    assert record["corrections"]["call_rates"] == {"positive": 1.0, "negative": 1.0}
+    assert record["total"]["fraction"]["value"] == total.num_positive / total.num_called
+    assert record["total"]["error_corrected"]["interval"][0] > 0
+    # Nothing is corrected by equal rates, so nothing is repeated.
+    assert "no-call-corrected" not in result.tables()[0].columns
+
+
+def test_shares_of_called_reads_come_from_controls_with_the_same_abstention(model, sources, tmp_path, says, caplog):
+    # Every second positive read has 0.7, which is no sure call: beginning with the 12th word, 6 of 11 are called.
+    known = controls(model, sources, tmp_path, says, (0.05, (0.7, 0.95)), min_confidence=0.9)
+    result = run(model, sources, tmp_path / "c", format="tsv", sample="s", min_confidence=0.9, **known)
+    rates = result.summarised.corrections.calls
+    assert rates == (pytest.approx(6 / 11), 1.0)
+    assert "no-call-corrected" in result.tables()[0].columns
+    caplog.clear()
+    alone = run(model, sources, tmp_path / "a", format="tsv", sample="s", min_confidence=0.9)
+    assert "no-call-corrected" not in alone.tables()[0].columns
+    told = [record.message for record in caplog.records if "left uncalled" in record.message]
+    assert len(told) == 1
+    assert told[0].startswith("4 of 12 reads were left uncalled as asked for (low_confidence 4)")
+    assert "--call-rates" in told[0]
+
+
+@pytest.mark.parametrize(
+    ("made", "used", "message"),
+    [
+        ({"threshold_cl": 100}, {}, r"threshold_cl \(100 there, 200 here\)"),
+        ({}, {"threshold": 0.5}, r"threshold_cl \(200 there, 128 here\)"),
+        ({"min_confidence": 0.8}, {}, r"min_confidence \(0.8 there, none here\)"),
+        ({}, {"abstain_junction_indel": True}, r"abstain_junction_indel \(no there, yes here\)"),
+    ],
+)
+def test_controls_called_by_other_rules_are_refused(model, sources, tmp_path, says, made, used, message):
+    known = controls(model, sources, tmp_path, says, **made)
+    with pytest.raises(MismatchError, match=message) as caught:
+        run(model, sources, tmp_path / "c", format="tsv", sample="s", **used, **known)
+    assert "Call the control library" in caught.value.hint
+    assert not (tmp_path / "c").exists()
+
+
+def test_controls_of_another_model_or_calibration_are_refused(model, sources, tmp_path, says):
+    known = controls(model, sources, tmp_path, says)
+    other, calibrated = make_model(tmp_path / "other", labels=("fresh", "spent")), tmp_path / "calibrated"
+    calibrated.mkdir()
+    copy_bundle(model, calibrated, calibration=Calibration(method="platt", scale=1.1), operating_point=OperatingPoint())
+    with pytest.raises(
+        MismatchError, match=r"model \(sha256:\w{12} there, .* labels \(no and yes there, fresh and spent"
+    ):
+        run(other, sources, tmp_path / "c", format="tsv", sample="s", **known)
+    with pytest.raises(MismatchError, match=r"calibration \(none there, sha256:\w{12} here\)"):
+        run(calibrated, sources, tmp_path / "c", format="tsv", sample="s", **known)
+
+
+def test_a_control_without_its_record_or_beside_another_s_is_refused(model, sources, tmp_path, says):
+    known = controls(model, sources, tmp_path, says)
+    record = tmp_path / "n" / "s.predict.json"
+    content = json.loads(record.read_text())
+    for changed, message in (
+        ({**content, "tally": {}}, "not of one run"),
+        ({name: value for name, value in content.items() if name != "model_digest"}, "earlier version of leech"),
+    ):
+        record.write_text(json.dumps(changed))
+        with pytest.raises(LeechError, match=message):
+            run(model, sources, tmp_path / "c", format="tsv", sample="s", **known)
+    record.unlink()
+    with pytest.raises(InputError, match=r"has no 's\.predict\.json' beside it"):
+        run(model, sources, tmp_path / "c", format="tsv", sample="s", **known)
+    renamed = known["positive_control"].rename(tmp_path / "p" / "mine.tsv.gz")
+    with pytest.raises(InputError, match=r"is not named SAMPLE\.charging_summary\.tsv\.gz"):
+        run(model, sources, tmp_path / "c", format="tsv", sample="s", **{**known, "negative_control": renamed})
+
+
+@pytest.mark.parametrize(
+    ("columns", "row", "message"),
+    [
+        ("sample\treference\tn_positive\tn_negative", "s\ta\t1\t2", "over several samples"),
+        ("reference\tpositive", "a\t1", "no column 'n_positive'"),
+        ("reference\tn_positive\tn_negative", "a\tmany\t2", "line 2: a count is no whole number"),
+        ("reference\tn_positive\tn_negative", "a\t-5\t2", "line 2: a count is no whole number"),
+        ("reference\tn_positive\tn_negative", "a\t²\t2", "line 2: a count is no whole number"),
+        ("reference\tn_positive\tn_negative", "a\t1\t2\na\t1\t2", "line 3 names reference 'a' a second time"),
+    ],
+)
+def test_a_table_that_is_no_summary_is_no_control(model, sources, tmp_path, columns, row, message):
+    path = tmp_path / TABLE
+    path.write_text(f"{columns}\n{row}\n")
+    with pytest.raises(InputError, match=message):
+        run(model, sources, tmp_path / "s.bam", negative_control=path, positive_control=path)
+
+
+def test_controls_of_other_references_are_refused_and_of_some_are_told_of(model, sources, tmp_path, says, caplog):
+    records = [TinyRecord(read_id(number)) for number in range(1, 5)]
+    other = write_run(
+        tmp_path / "run", records, {one.name: ramp(60) for one in records}, {"tRNA-His-GTG-1-1": "ACGTACGTAC"}
+    )
+    with pytest.raises(MismatchError, match="None of the 1 references of the controls") as caught:
+        run(model, sources, tmp_path / "c", format="tsv", sample="s", **controls(model, other, tmp_path / "h", says))
+    assert "tRNA-His-GTG-1-1" in caught.value.message
+    assert not (tmp_path / "c" / TABLE).exists()
+    first = write_run(tmp_path / "first", records, {one.name: ramp(60) for one in records}, REFERENCES)
+    run(model, sources, tmp_path / "c", format="tsv", sample="s", **controls(model, first, tmp_path / "f", says))
+    assert "no read of 1 of 2 references called" in caplog.text
 
 
 @pytest.mark.parametrize("option", ["negative_control", "reference_groups"])
 def test_tables_that_are_read_are_not_replaced_by_force(model, sources, tmp_path, option):
     # The control of an earlier run lies where this run's own summary would go.
     run(model, sources, tmp_path, format="tsv", sample="s")
-    run(model, sources, tmp_path / "p", format="tsv", sample="s", threshold_cl=1)
+    run(model, sources, tmp_path / "p", format="tsv", sample="s")
     table = tmp_path / "s.charging_summary.tsv.gz"
     before = table.read_bytes()
     other = {"positive_control": tmp_path / "p" / table.name} if option == "negative_control" else {}

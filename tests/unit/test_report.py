@@ -20,7 +20,7 @@ from leech.data.corpus import Corpus
 from leech.data.portrait import portray, rows_of_read
 from leech.errors import ConfigError, InputError
 from leech.evaluation.config import ReportConfig
-from leech.evaluation.report.charts import Axes, Line, curves, dot, heat_map, shorten
+from leech.evaluation.report.charts import Axes, HeatCell, Line, curves, dot, heat_map, shorten
 from leech.evaluation.report.results import calls_by_read, read_metrics, read_samples, read_scores
 from leech.evaluation.report.signal import view_by_call
 from leech.evaluation.report.write import report
@@ -92,8 +92,9 @@ def test_samples_and_fractions_are_those_of_the_tables(tmp_path):
     downloads = page.downloads()
     # 40 of 120 called; Wilson's interval of 40/120: 0.2553 to 0.4217. 8 of 128 reads on references have no call.
     assert downloads["samples.tsv"][1] == [
-        "one", "0.3333", "0.2553", "0.4217", "40", "80", "8", "0.0625", "135", "200"
+        "one", "0.3333", "0.2553", "0.4217", "0.4200", "0.3000", "0.5500", "40", "80", "8", "0.0625", "135", "200"
     ]  # fmt: skip
+    assert downloads["samples.tsv"][0][4:7] == ["error_corrected", "error_corrected_low", "error_corrected_high"]
     assert downloads["samples.tsv"][1] in page.rows
     charging = {row[1]: row for row in downloads["charging.tsv"]}
     assert charging["reference"][-3:] == ["error_corrected", "error_corrected_low", "error_corrected_high"]
@@ -103,12 +104,50 @@ def test_samples_and_fractions_are_those_of_the_tables(tmp_path):
     assert charging["tRNA-Ala-TGC-1-1"][9] == "few reads"
     assert any("has error_corrected too" in words and "Rates: somewhere." in words for words in page.words)
     assert charging["spike"][6:9] == ["", "", ""]
-    # The amino acid's row adds up both references: 40 of 120.
-    assert ["Ala", "all Ala", "33.33"] in downloads["heatmap.tsv"]
+    # The dot is the corrected fraction, beside it faintly the raw one of 30 in 100.
+    assert any(
+        words == "one: error_corrected 0.400 (0.300 to 0.500); raw: 30 of 100 called reads" for words in page.words
+    )
+    assert sum(dict(attributes).get("stroke-opacity") == "0.4" for _, attributes in page.tags) == 2
+    # The amino acid's row has predict's own correction of both references.
+    assert ["Ala", "all Ala", "45.00"] in downloads["heatmap.tsv"]
+    assert ["tRNA-Ala-AGC-1-1", "40"] in page.rows
     assert page.open == []
     assert {section.anchor for section in result.sections if section.body} == {
         "samples", "attrition", "charging", "heatmap", "scores"
     }  # fmt: skip
+
+
+def test_without_corrections_the_raw_fraction_is_drawn_and_nothing_faint(tmp_path):
+    put_sample(tmp_path / "t", "one", REFERENCES)
+    _, page = made(tmp_path, calls=[tmp_path / "t"])
+    assert not any("stroke-opacity" in attributes for _, attributes in page.tags)
+    # The amino acid's row adds up both references: 40 of 120.
+    assert ["Ala", "all Ala", "33.33"] in page.downloads()["heatmap.tsv"]
+    assert ["tRNA-Ala-AGC-1-1", "30"] in page.rows
+    assert "error_corrected" not in page.downloads()["samples.tsv"][0]
+
+
+@pytest.mark.parametrize(("rates", "shown"), [((0.9, 0.9), "error_corrected"), ((0.8, 0.9), "no_call_corrected")])
+def test_a_fraction_corrected_by_equal_call_rates_is_not_shown_twice(tmp_path, rates, shown):
+    put_sample(tmp_path / "t", "one", REFERENCES[:1], corrected=True)
+    table, record = tmp_path / "t" / "one.charging_summary.tsv.gz", tmp_path / "t" / "one.predict.json"
+    row = ["a", "", "", "Ala", 30, 70, 5, "", "", "", "", 1, "0.4", "0.3", "0.5", "0.6", "0.5", "0.7"]
+    put_table(table, SUMMARY, [row])
+    content = json.loads(record.read_text())
+    content["corrections"]["call_rates"] = dict(zip(("positive", "negative"), rates, strict=True))
+    record.write_text(json.dumps(content))
+    (sample,) = read_samples([tmp_path / "t"])
+    assert sample.references[0].best[0] == shown
+    assert ("no_call_corrected" in sample.references[0].corrected) == (rates[0] != rates[1])
+
+
+def test_raw_cells_among_corrected_ones_stand_in_brackets(tmp_path):
+    put_sample(tmp_path / "t", "one", REFERENCES, corrected=True)
+    put_sample(tmp_path / "t", "two", REFERENCES)
+    _, page = made(tmp_path, calls=[tmp_path / "t"])
+    assert ["tRNA-Ala-AGC-1-1", "40", "(30)"] in page.rows
+    assert page.downloads()["samples.tsv"][2][4:7] == ["", "", ""]
 
 
 def test_records_by_outcome_add_up_and_say_what_to_do(tmp_path):
@@ -337,6 +376,24 @@ def test_an_output_of_another_form_or_one_that_exists_is_refused(tmp_path):
     assert (tmp_path / "r.html").read_text() == "mine"
 
 
+def test_multiqc_gets_corrected_figures_beside_raw_ones(tmp_path):
+    put_sample(tmp_path / "t", "one", REFERENCES, corrected=True)
+    result, _ = made(tmp_path, calls=[tmp_path / "t"], multiqc=True)
+    table, _, heat = (json.loads(path.read_text()) for path in result.multiqc)
+    assert table["data"]["one"]["percent"] == pytest.approx(100 / 3)
+    corrected = [table["data"]["one"][f"error_corrected{suffix}"] for suffix in ("", "_low", "_high")]
+    assert corrected == pytest.approx([42, 30, 55])
+    assert set(table["data"]["one"]) <= set(table["headers"])
+    assert heat["data"] == {"tRNA-Ala-AGC-1-1": {"one": 40.0}}
+    assert "error-corrected" in heat["section_name"]
+    # A sample without leaves nothing corrected, for one map cannot hold both.
+    put_sample(tmp_path / "t", "two", REFERENCES)
+    result, _ = made(tmp_path, calls=[tmp_path / "t"], multiqc=True)
+    heat = json.loads(result.multiqc[2].read_text())
+    assert heat["data"] == {"tRNA-Ala-AGC-1-1": {"one": 30.0, "two": 30.0}}
+    assert "corrected" not in heat["section_name"]
+
+
 def test_multiqc_gets_the_numbers_of_the_page(tmp_path):
     put_sample(tmp_path / "t", "one", REFERENCES)
     result, _ = made(tmp_path, calls=[tmp_path / "t"], multiqc=True)
@@ -467,7 +524,7 @@ def test_long_names_are_shortened_in_the_middle_and_short_ones_are_not():
 
 
 def test_a_heat_map_says_its_numbers_in_words_too():
-    page = Page(heat_map(["s"], [("Ala", "a", [(0.5, True, "one")]), ("Ala", "b", [None])]))
+    page = Page(heat_map(["s"], [("Ala", "a", [HeatCell(0.5, True, "one")]), ("Ala", "b", [None])]))
     assert page.rows == [["", "s"], ["Ala"], ["a", "50"], ["b", "–"]]
 
 

@@ -85,3 +85,10 @@ def test_what_is_wrong_is_named_by_its_place(content, words, tmp_path):
 
 def test_keys_of_later_versions_and_figures_without_intervals_pass(tmp_path):
     require_form({"auroc": 0.9, "mcc": None, "new": ["x"], "ungrouped": {"sample": 3}}, tmp_path / "m.json")
+
+
+def test_calls_by_reference_of_an_operating_point_are_no_damage(tmp_path):
+    counts = {"tRNA-Ala-GGC-1-1": {"tp": 1, "fp": 0, "tn": 2, "fn": 0}}
+    require_form({"operating_point": {"achieved": {"test": {"references": counts}}}}, tmp_path)
+    with pytest.raises(InputError, match=r"test\.references is 3, where a list should be"):
+        require_form({"operating_point": {"achieved": {"test": {"references": 3}}}}, tmp_path)

@@ -4,7 +4,9 @@ rule train:
     input:
         corpus=rules.merge.output.corpus,
         corpora=PLACES.corpora(),
-        check=rules.check.output.check,
+        # Before training, so that a corpus that should not be trained on is found out early; a check that is made again, with
+        # another limit, changes nothing that was learnt.
+        check=ancient(rules.check.output.check),
         named=pipeline.given(config["train"]["options"], *pipeline.network_file(config)),
     output:
         model=directory(f"{config['results']}/model"),

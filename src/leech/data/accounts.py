@@ -16,7 +16,7 @@ from leech.console import Table, logger
 from leech.data.config import ReadSources
 from leech.data.pod5 import BadFile, unreadable_files
 from leech.data.reads import Overlap
-from leech.data.reasons import NOT_A_LOSS, REASONS, Counts
+from leech.data.reasons import ASKED_FOR, NOT_A_LOSS, REASONS, Counts
 from leech.errors import InputError, LeechError
 
 _ALARMING_SHARE = 0.5
@@ -93,12 +93,21 @@ def _share(told: Mapping[str, Any], name: str) -> str:
 
 
 def _judge_failures(counts: Counts, limit: float | None) -> None:
+    if counts.asked_for / counts.candidates > _ALARMING_SHARE:
+        asked = {name: counts.by_outcome[name] for name in ASKED_FOR if counts.by_outcome[name]}
+        logger.warning(
+            "%.1f%% of %d candidate records were left out as asked for: %s.",
+            100 * counts.asked_for / counts.candidates,
+            counts.candidates,
+            _listed(asked),
+        )
     share = counts.failed / counts.candidates
     if share <= (_ALARMING_SHARE if limit is None else limit):
         return
     reason = counts.top_failure()
     assert reason is not None
-    losses = {name: counts.by_outcome[name] for name in REASONS if name not in NOT_A_LOSS and counts.by_outcome[name]}
+    failures = [name for name in REASONS if name not in NOT_A_LOSS | ASKED_FOR]
+    losses = {name: counts.by_outcome[name] for name in failures if counts.by_outcome[name]}
     what = (
         f"{share:.1%} of {counts.candidates} candidate records failed: {_listed(losses)}. "
         f"Most often: {REASONS[reason].meaning}."
@@ -109,7 +118,9 @@ def _judge_failures(counts: Counts, limit: float | None) -> None:
 
 
 def _listed(losses: dict[str, int]) -> str:
-    return ", ".join(f"{name} {number}" for name, number in sorted(losses.items(), key=lambda item: -item[1]))
+    return ", ".join(
+        f"{name} {number}" for name, number in sorted(losses.items(), key=lambda item: (-item[1], item[0]))
+    )
 
 
 def _nothing_used(counts: Counts, sources: ReadSources, overlap: Overlap) -> InputError:

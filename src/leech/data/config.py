@@ -35,7 +35,8 @@ class ReadSources:
         None,
         minimum=0.0,
         maximum=1.0,
-        help="Largest share of the mapped primary reads that may fail; more is an error. Default: a warning above 0.5.",
+        help="Largest share of the mapped primary reads that may fail; more is an error. Those that an option asks to leave "
+        "out do not count. Default: a warning above 0.5.",
     )
 
 

@@ -77,10 +77,11 @@ REASONS: dict[str, Reason] = {
     ),
     "junction_indel": Reason(
         "the alignment has an indel at the site's motif or does not cover it",
-        "Leave out --require-clean-junction (predict: --abstain-junction-indel); adducts cause indels.",
+        "You asked for it with --require-clean-junction (predict: --abstain-junction-indel); adducts cause indels.",
     ),
     "low_confidence": Reason(
-        "probability of the state that would be called is under --min-confidence", "Lower --min-confidence."
+        "probability of the state that would be called is under --min-confidence",
+        "Nothing to do, you asked for it; a lower --min-confidence leaves fewer out.",
     ),
     "repeated": Reason("the same read at the same site is in another corpus too", "Merge each read once."),
     "subsampled": Reason("beyond the number that --subsample keeps", "Nothing to do."),
@@ -96,6 +97,9 @@ LEFT_OUT = ("repeated", "subsampled", "held_out", "held_out_parent", "several_gr
 
 STATE_MAY_CAUSE = frozenset(("low_mapq", "focus_not_aligned", "no_motif", "junction_indel", "low_confidence"))
 """Reasons that reads of one state may have more often than those of the other, because the state bends basecall and signal."""
+
+ASKED_FOR = frozenset(("junction_indel", "low_confidence"))
+"""Reasons of reads that are left out only because an option asks for it."""
 
 NOT_A_LOSS = frozenset(("unmapped", "secondary", "supplementary", "duplicate"))
 """Reasons of records that are no read of their own on a reference, however frequent they are."""
@@ -134,9 +138,14 @@ class Counts:
         return self.seen - sum(self.by_outcome[reason] for reason in NOT_A_LOSS)
 
     @property
+    def asked_for(self) -> int:
+        """Number of candidates that were left out because an option asks for it."""
+        return sum(self.by_outcome[reason] for reason in ASKED_FOR)
+
+    @property
     def failed(self) -> int:
-        """Number of candidates that were not used."""
-        return self.candidates - self.used
+        """Number of candidates that were not used, although nothing asked to leave them out."""
+        return self.candidates - self.used - self.asked_for
 
     def ladder(self) -> dict[str, int]:
         """Return ``seen``, every reason that occurred in the order of examination, and ``used``."""
@@ -149,8 +158,9 @@ class Counts:
         return max(reasons, key=lambda reason: reasons[reason]) if reasons else None
 
     def top_failure(self) -> str | None:
-        """Return the most frequent reason among the candidates, or None when all were used."""
-        lost = {name: number for name, number in self.by_outcome.items() if name in REASONS and name not in NOT_A_LOSS}
+        """Return the most frequent reason among the failed candidates, or None when none failed."""
+        no_failure = NOT_A_LOSS | ASKED_FOR
+        lost = {name: number for name, number in self.by_outcome.items() if name in REASONS and name not in no_failure}
         return max(lost, key=lambda name: lost[name]) if any(lost.values()) else None
 
     @classmethod

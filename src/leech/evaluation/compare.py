@@ -39,7 +39,7 @@ from leech.evaluation.metrics import Bools, Floats, Ranking
 from leech.evaluation.paired import Difference, Discordance, auroc_difference, discordance
 from leech.evaluation.scores import ReadScores, load_scores, open_table, read_scores, require_tsv
 from leech.evaluation.summary import bootstrap
-from leech.models.bundle import load_bundle
+from leech.models.bundle import ModelBundle, load_bundle, read_bundle
 from leech.models.device import choose_device
 from leech.provenance import Stamp, atomic_file, refuse_input_as_output
 
@@ -175,6 +175,10 @@ def compare(
     with ExitStack() as stack:
         partial = stack.enter_context(atomic_file(output, force=force))
         table = None if config.flips is None else stack.enter_context(atomic_file(config.flips, force=force))
+        # Before the first is scored, which takes minutes.
+        for path, corpus in zip(models, data, strict=True):
+            if corpus is not None:
+                _refuse_other_corpus(read_bundle(path), Corpus.open(corpus), path)
         device = choose_device(config.device) if any(data) else torch.device("cpu")
         scored = [
             load_scores(path) if corpus is None else _score(path, corpus, config, device, progress)
@@ -215,9 +219,11 @@ def _names(models: Sequence[Path]) -> list[str]:
     ]
 
 
-def _score(path: Path, data: Path, config: CompareConfig, device: torch.device, progress: Progress) -> ReadScores:
-    loaded, corpus = load_bundle(path), Corpus.open(data)
-    bundle = loaded.bundle
+def _refuse_other_corpus(bundle: ModelBundle, corpus: Corpus, path: Path) -> None:
+    """Refuse a corpus that a model cannot be scored on.
+
+    :raises MismatchError: another recipe, or other labels.
+    """
     try:
         require_same_recipe(bundle.recipe, corpus, path)
     except MismatchError as error:
@@ -226,6 +232,11 @@ def _score(path: Path, data: Path, config: CompareConfig, device: torch.device, 
             hint="Give each model a corpus of the same reads cut by its own recipe: --data A --data B, in their order.",
         ) from error
     require_known_labels(bundle, corpus, path)
+
+
+def _score(path: Path, data: Path, config: CompareConfig, device: torch.device, progress: Progress) -> ReadScores:
+    loaded, corpus = load_bundle(path), Corpus.open(data)
+    bundle = loaded.bundle
     rows = labelled_rows(corpus, config.split)
     warn_if_not_its_own(bundle, corpus, path)
     with progress.task(f"score {path.name}", unit="chunks", total=len(rows)) as task:

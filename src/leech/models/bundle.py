@@ -290,6 +290,27 @@ def _read(folder: Path) -> tuple[ModelBundle, dict[str, Any]]:
     return bundle, content
 
 
+class ModelIdentity(NamedTuple):
+    """What decides the probability that a model gives to a read.
+
+    :ivar model: digest of network, recipe, labels and weights.
+    :ivar calibration: digest of what makes probabilities of its logits; None where it is not calibrated.
+    """
+
+    model: str
+    calibration: str | None
+
+    @classmethod
+    def of(cls, folder: Path) -> ModelIdentity:
+        """Return that of a model folder.
+
+        :raises InputError: as :func:`read_bundle`.
+        """
+        bundle, content = _read(folder)
+        calibration = bundle.calibration
+        return cls(content["digest"], None if calibration is None else digest_of(to_mapping(calibration)))
+
+
 def load_bundle(folder: Path) -> LoadedModel:
     """Read a model and its weights.
 

@@ -77,15 +77,16 @@ class PredictConfig:
     )
     negative_control: Path | None = knob(
         None,
-        help="A charging_summary table that this model made, at this threshold, of a library whose every molecule is negative, "
-        "for fractions corrected by each reference's own rates; needs --positive-control.",
+        help="A charging_summary table that this model made, at this threshold and abstention, of a library whose every "
+        "molecule is negative, for fractions corrected by each reference's own rates; its predict.json lies beside it. "
+        "Needs --positive-control.",
     )
     positive_control: Path | None = knob(None, help="The same of a library whose every molecule is positive.")
     call_rates: tuple[float, float] | None = knob(
         None,
         metavar="POSITIVE NEGATIVE",
         help="Shares of positive and of negative reads that can be called, for fractions corrected for no-calls. Default: "
-        "those of the libraries that the model was trained on, where each was of one state.",
+        "those of the controls, else those of the libraries that the model was trained on, where each was of one state.",
     )
     reference_groups: Path | None = knob(
         None,

@@ -10,19 +10,15 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from leech.console import logger
 from leech.data.proportion import NORMAL_97_5, Interval, wilson
-from leech.data.reasons import STATE_MAY_CAUSE, USED
+from leech.data.reasons import ASKED_FOR, USED
 from leech.models.bundle import ModelBundle
 from leech.prediction.calls import CallRules
 from leech.prediction.config import PredictConfig
-from leech.prediction.rates import ErrorRates, Rate, ReferenceRates, mean_rate, pooled_rates
-
-
-class CallRates(NamedTuple):
-    """Shares of the reads of either state that are called at all."""
-
-    positive: float
-    negative: float
+from leech.prediction.controls import Controls
+from leech.prediction.rates import CallRates, ErrorRates, Rate, ReferenceRates, call_rate, mean_rate, pooled_rates
+from leech.prediction.tally import GroupTally
 
 
 class Corrections(NamedTuple):
@@ -46,19 +42,19 @@ class Corrections(NamedTuple):
         config: PredictConfig,
         bundle: ModelBundle,
         rules: CallRules,
-        controls: ReferenceRates | None = None,
+        controls: Controls | None = None,
     ) -> Corrections:
         """Return what controls and options give, else what the model folder knows.
 
         What was measured at the model's operating point holds there only, and what libraries of one state lost holds only
         where nothing more is left uncalled.
         """
-        rates: ReferenceRates | None = controls
+        rates: ReferenceRates | None = None
         errors: ErrorRates | None = None
         calls: CallRates | None = None
         errors_source = calls_source = None
         if controls is not None:
-            errors, errors_source = controls.pooled, "controls"
+            rates, errors, errors_source = controls.rates, controls.rates.pooled, "controls"
         elif config.fpr is not None and config.tpr is not None:
             errors, errors_source = ErrorRates(Rate(config.fpr), Rate(config.tpr)), "options"
         elif rules.threshold_cl == bundle.threshold_cl and not rules.abstains:
@@ -66,6 +62,8 @@ class Corrections(NamedTuple):
             errors_source = None if errors is None else "operating point of the model, test split"
         if config.call_rates is not None:
             calls, calls_source = CallRates(*config.call_rates), "options"
+        elif controls is not None:
+            calls, calls_source = controls.calls, "controls"
         elif not rules.abstains:
             calls = _measured_call_rates(bundle)
             calls_source = None if calls is None else "libraries that the model was trained on"
@@ -116,15 +114,8 @@ def _measured_call_rates(bundle: ModelBundle) -> CallRates | None:
     ladders = bundle.training.get("counts_by_label")
     if not isinstance(ladders, dict) or not set(bundle.labels) <= ladders.keys():
         return None
-    negative, positive = (_call_rate(ladders[label]) for label in bundle.labels)
+    negative, positive = (call_rate(ladders[label].get(USED, 0), ladders[label]) for label in bundle.labels)
     return None if negative is None or positive is None else CallRates(positive, negative)
-
-
-def _call_rate(ladder: dict[str, int]) -> float | None:
-    used = ladder.get(USED, 0)
-    # Reads that a file lacks, or whose reference has no site, are missing whatever their state.
-    lost = sum(number for reason, number in ladder.items() if reason in STATE_MAY_CAUSE)
-    return used / (used + lost) if used else None
 
 
 class Fraction(NamedTuple):
@@ -201,6 +192,23 @@ def correct_no_calls(fraction: Fraction, rates: CallRates) -> Fraction:
     return Fraction(
         None if value is None else corrected(value),
         interval and Interval(corrected(interval.low), corrected(interval.high)),
+    )
+
+
+def warn_of_abstention(tally: GroupTally, corrections: Corrections) -> None:
+    """Say that reads were left uncalled by choice and that nothing corrects the fractions for it, where that is so."""
+    reasons = {reason: number for reason, number in tally.reasons().items() if reason in ASKED_FOR}
+    if not reasons or corrections.calls is not None:
+        return
+    left = sum(reasons.values())
+    logger.warning(
+        "%d of %d reads were left uncalled as asked for (%s), as a rule more of one state than of the other, and nothing "
+        "corrects the fractions for it%s: give --negative-control and --positive-control called with the same options, or "
+        "--call-rates.",
+        left,
+        tally.num_called + tally.num_no_call,
+        ", ".join(f"{reason} {number}" for reason, number in reasons.items()),
+        "" if corrections.errors is not None else ", nor for wrong calls",
     )
 
 

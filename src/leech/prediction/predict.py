@@ -35,16 +35,14 @@ from leech.prediction.agreement import Agreement, warn_about_new_references
 from leech.prediction.calls import Call, CallRules, judge
 from leech.prediction.config import PredictConfig
 from leech.prediction.controls import read_controls
-from leech.prediction.fractions import Corrections, fractions
+from leech.prediction.fractions import Corrections, fractions, warn_of_abstention
 from leech.prediction.outputs import OutputFiles
+from leech.prediction.record import FORMAT, SCHEMA_VERSION, Calling, choices_of
 from leech.prediction.scoring import ScoredBatch, replicas, scored_batches
 from leech.prediction.summary import Summarised, shown, write_summary
 from leech.prediction.tally import Tally, assign_groups, read_reference_groups, warn_of_unassigned
 from leech.prediction.writers import CallBam, CallTables, header_with_program
 from leech.provenance import Stamp, final_path
-
-FORMAT = "leech-predict"
-SCHEMA_VERSION = 1
 
 _ETA_AFTER_S = 2.0
 """Seconds before the time left is told; the first batches say little of it."""
@@ -187,13 +185,17 @@ def predict_run(
     bundle = loaded.bundle
     group_table = {} if config.reference_groups is None else read_reference_groups(config.reference_groups)
     rules = CallRules.of(config, bundle.threshold_cl)
-    corrections = Corrections.of(config, bundle, rules, read_controls(config))
+    calling = Calling.of(model, bundle, rules)
+    controls = read_controls(config, calling)
+    corrections = Corrections.of(config, bundle, rules, controls)
     with ExitStack() as stack:
         # Names first: indexing a large run takes minutes, and one that is taken can be told at once.
         partial = files.reserve(stack, force=force)
         sites = sites_for_model(model, bundle.recipe, sources.read_sites)
         table = stored_table(model, bundle.recipe)
         stream = stack.enter_context(open_stream(sources, bundle.recipe, table, sites))
+        if controls is not None:
+            controls.refuse_others(stream.header.references)
         run = _Run(loaded, rules, stream, partial, output, stack, stamp)
         with progress.task("predict", unit="reads") as task:
             run.go(config, task, clock)
@@ -213,13 +215,16 @@ def predict_run(
         for level, path in partial.summaries.items():
             write_summary(path, result.summarised, level)
         if partial.record is not None:
-            _write_record(partial.record, result, config, identity, stamp)
+            _write_record(partial.record, result, calling, sources, config, identity, stamp)
         for path in files.stale_indexes():
             path.unlink()
     if files.summaries:
         warn_of_unassigned(groups)
     called = {name for name, tally in run.tally.by_reference().items() if tally.num_called}
     warn_about_new_references(called, bundle)
+    if controls is not None:
+        controls.warn_of_uncovered(called)
+    warn_of_abstention(run.tally.total(), corrections)
     return result
 
 
@@ -317,17 +322,27 @@ def _time_left(share: float | None, seconds: float) -> str | None:
     return f"{share:.0%} of the BAM, about {format_duration(seconds * (1 - share) / share)} left"
 
 
-def _write_record(path: Path, result: PredictResult, config: PredictConfig, identity: str | None, stamp: Stamp) -> None:
+def _write_record(
+    path: Path,
+    result: PredictResult,
+    calling: Calling,
+    sources: ReadSources,
+    config: PredictConfig,
+    identity: str | None,
+    stamp: Stamp,
+) -> None:
     """Write all that a report needs to know of the run, and by which a later run knows whether it is the same."""
     content = {
         "format": FORMAT,
         "schema_version": SCHEMA_VERSION,
         **{name: value for name, value in result.to_mapping().items() if name not in ("path", "tables", "references")},
-        "labels": list(result.labels),
+        **calling.values,
+        "total": result.summarised.total(),
         "tally": result.summarised.tally.to_mapping(),
         "cl_histogram": list(result.histogram),
         "identity": identity,
         "settings": to_mapping(replace(config, tables=None if config.tables is None else final_path(config.tables))),
+        "sources": choices_of(sources),
         "provenance": stamp.to_mapping(),
     }
     path.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from leech.data.reasons import STATE_MAY_CAUSE
 from leech.models.bundle import CallCounts
 
 Floats = NDArray[np.float64]
@@ -54,6 +55,13 @@ class ErrorRates(NamedTuple):
     tpr: Rate
 
 
+class CallRates(NamedTuple):
+    """Shares of the reads of either state that are called at all."""
+
+    positive: float
+    negative: float
+
+
 class ReferenceRates(NamedTuple):
     """Error rates by reference.
 
@@ -88,6 +96,16 @@ def pooled_rates(counts: Iterable[CallCounts]) -> ErrorRates | None:
     if not positive or not negative or tp * negative <= fp * positive:
         return None
     return ErrorRates(Rate(fp / negative, negative), Rate(tp / positive, positive))
+
+
+def call_rate(called: int, lost: Mapping[str, int]) -> float | None:
+    """Return the share of reads that are called; None where none is.
+
+    :param lost: reads without a call by reason. Those that a file lacks, or whose reference has no site, are missing whatever
+        their state, and do not count.
+    """
+    num_lost = sum(number for reason, number in lost.items() if reason in STATE_MAY_CAUSE)
+    return called / (called + num_lost) if called else None
 
 
 def mean_rate(rates: Sequence[tuple[Rate, float]]) -> Rate:

@@ -19,14 +19,15 @@ from typing import Any, NamedTuple
 from leech.config import to_mapping
 from leech.console import Progress, Table, logger
 from leech.data.config import ReadSources
-from leech.errors import ConfigError, InputError, LeechError
+from leech.errors import ConfigError, InputError, LeechError, MismatchError
 from leech.models.bundle import DESCRIPTION, load_bundle
 from leech.prediction.calls import CallRules
 from leech.prediction.config import PredictConfig, is_sample_name
 from leech.prediction.controls import read_controls
 from leech.prediction.fractions import Corrections
-from leech.prediction.outputs import RECORD, OutputFiles
-from leech.prediction.predict import FORMAT, SCHEMA_VERSION, PredictResult, predict_run
+from leech.prediction.outputs import OutputFiles
+from leech.prediction.predict import PredictResult, predict_run
+from leech.prediction.record import RECORD, RULES, Calling, choices_of, read_record, told
 from leech.prediction.summary import SUMMARIES, Summarised, shown, write_combined
 from leech.prediction.tally import Tally, assign_groups, read_reference_groups
 from leech.prediction.tsv import read_tsv
@@ -35,7 +36,6 @@ from leech.provenance import (
     Stamp,
     atomic_file,
     digest_of,
-    read_description,
     refuse_input_as_output,
 )
 
@@ -44,8 +44,8 @@ COMBINED = "samples"
 
 _COLUMNS = ("sample", "pod5", "bam")
 
-_WITHOUT_EFFECT = ("workers", "batch_size", "batch_records", "device", "gpus", "sample", "tables")
-"""Settings that a sample may be finished with and yet be the same."""
+_WITHOUT_EFFECT = ("workers", "batch_size", "batch_records", "device", "gpus", "sample", "tables", "threshold", *RULES)
+"""Settings that a sample may be finished with and yet be the same; what threshold and abstention come to is compared apart."""
 
 
 class Sample(NamedTuple):
@@ -118,17 +118,22 @@ class SamplesResult:
 
         :raises LeechError: with the samples' names.
         """
-        broken = {name: error.message for name, error in self.failed.items()}
+        broken: dict[str, LeechError] = dict(self.failed)
         for name, result in self.finished.items():
             try:
                 result.refuse_incomplete()
             except LeechError as error:
-                broken[name] = error.message
+                broken[name] = error
         if broken:
-            told = "; ".join(f"'{name}': {message}" for name, message in broken.items())
+            told = (
+                f"'{name}': {error.message}" + ("" if error.hint is None else f" ({error.hint})")
+                for name, error in broken.items()
+            )
+            number = len(self.finished) + len(self.earlier) + len(self.failed)
+            others = "The other samples are complete. " if len(broken) < number else ""
             raise LeechError(
-                f"{len(broken)} of {len(self.finished) + len(self.earlier) + len(self.failed)} samples failed. {told}",
-                hint="The other samples are complete. The same command again runs only those that are not.",
+                f"{len(broken)} of {number} samples failed. {'; '.join(told)}",
+                hint=f"{others}The same command again runs only those that are not complete.",
             )
 
     def to_mapping(self) -> dict[str, Any]:
@@ -173,6 +178,7 @@ def predict_samples(
     :param output: folder for the samples' BAMs and tables.
     :param force: run complete samples again, and replace what is in the way.
     :raises ConfigError: options that are for one run only.
+    :raises MismatchError: samples in the folder that were called by something else, and no ``force``.
     """
     config.refuse_contradictions()
     if config.sample is not None or config.tables is not None:
@@ -189,33 +195,27 @@ def predict_samples(
     bundle = load_bundle(model).bundle
     group_table = {} if config.reference_groups is None else read_reference_groups(config.reference_groups)
     rules = CallRules.of(config, bundle.threshold_cl)
-    corrections = Corrections.of(config, bundle, rules, read_controls(config))
+    calling = Calling.of(model, bundle, rules)
+    corrections = Corrections.of(config, bundle, rules, read_controls(config, calling))
+    earlier_runs = {} if force else _earlier_runs(model, samples, sources, config, calling, output)
     finished: dict[str, PredictResult] = {}
     failed: dict[str, LeechError] = {}
     tallies: dict[str, Tally] = {}
     earlier = []
     for number, sample in enumerate(samples, start=1):
         own = replace(sources, pod5=sample.pod5, bam=sample.bam)
-        identity = _identity(model, own, config)
-        found = _Earlier(None, False) if force else _earlier(own, sample, config, output, identity)
-        if found.tally is not None:
+        identity = _identity(model, own, config, calling)
+        before = earlier_runs.get(sample.name)
+        if before is not None and before.is_complete:
             logger.info("Sample '%s' (%d of %d) is complete: nothing to do.", sample.name, number, len(samples))
-            tallies[sample.name] = found.tally
+            tallies[sample.name] = before.tally
             earlier.append(sample.name)
             continue
         logger.info("Sample '%s', %d of %d.", sample.name, number, len(samples))
         try:
-            result = _run(
-                model,
-                sample,
-                own,
-                config,
-                output,
-                identity,
-                force=force or found.is_broken,
-                progress=progress,
-                stamp=stamp,
-            )
+            # What is incomplete by its own account is replaced unasked.
+            replaces = force or before is not None
+            result = _run(model, sample, own, config, output, identity, force=replaces, progress=progress, stamp=stamp)
         except LeechError as error:
             logger.error("Sample '%s' failed: %s", sample.name, error.message)
             failed[sample.name] = error
@@ -280,8 +280,8 @@ def _run(
     )
 
 
-def _identity(model: Path, sources: ReadSources, config: PredictConfig) -> str:
-    """Return the digest of all that decides a sample's calls; files are known by size, time and, small ones, content."""
+def _identity(model: Path, sources: ReadSources, config: PredictConfig, calling: Calling) -> str:
+    """Return the digest of all that decides a sample's tables; files are known by size, time and, small ones, content."""
     paths = [
         *sources.pod5,
         sources.bam,
@@ -289,42 +289,85 @@ def _identity(model: Path, sources: ReadSources, config: PredictConfig) -> str:
         *([] if sources.read_sites is None else [sources.read_sites]),
     ]
     files = [Identity.of(path) for path in [*paths, *config.files]]
-    settings = {name: value for name, value in to_mapping(config).items() if name not in _WITHOUT_EFFECT}
     content = {
         "model": hashlib.sha256((model / DESCRIPTION).read_bytes()).hexdigest(),
+        "calling": calling.values,
         "files": [None if file is None else asdict(file) for file in files],
-        "settings": settings,
-        "sources": {name: value for name, value in to_mapping(sources).items() if name not in ("pod5", "bam")},
+        "settings": _decisive(to_mapping(config)),
+        "sources": choices_of(sources),
     }
     return digest_of(content)
 
 
-class _Earlier(NamedTuple):
-    """What an earlier run left of a sample.
+def _decisive(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if name not in _WITHOUT_EFFECT}
 
-    :ivar tally: its calls, where the same command finished it and all its files are still there; else None.
-    :ivar is_broken: whether what is left is incomplete by its own account, so that nothing is lost with it.
+
+class _EarlierRun(NamedTuple):
+    """What an earlier command made of a sample, with the same settings or incomplete.
+
+    :ivar is_complete: whether all of its reads were there and all of its files still are; else nothing is lost with it.
     """
 
-    tally: Tally | None
-    is_broken: bool
+    tally: Tally
+    is_complete: bool
 
 
-def _earlier(sources: ReadSources, sample: Sample, config: PredictConfig, output: Path, identity: str) -> _Earlier:
-    record = output / f"{sample.name}.{RECORD}"
-    if not record.is_file():
-        return _Earlier(None, False)
-    content = read_description(
-        record, "prediction", form=FORMAT, schema_version=SCHEMA_VERSION, remedy="Give --force to run the sample again."
+def _earlier_runs(
+    model: Path,
+    samples: Sequence[Sample],
+    sources: ReadSources,
+    config: PredictConfig,
+    calling: Calling,
+    output: Path,
+) -> dict[str, _EarlierRun]:
+    """Return the samples that the folder holds already.
+
+    :raises MismatchError: samples that were called by something else, before any other is run: the combined tables would mix
+        or lose them.
+    """
+    found = {}
+    others: dict[str, str] = {}
+    for sample in samples:
+        path = output / f"{sample.name}.{RECORD}"
+        if not path.is_file():
+            continue
+        record = read_record(path, "Give --force to run the sample again.")
+        own = replace(sources, pod5=sample.pod5, bam=sample.bam)
+        is_same = record.get("identity") == _identity(model, own, config, calling)
+        lacks_reads = bool(record.get("unreadable_pod5"))
+        if not is_same and not lacks_reads:
+            differences = _differences(record, own, config, calling)
+            others[sample.name] = (
+                "; ".join(differences) or "its input files, or what the model folder says beside its network"
+            )
+            continue
+        files = OutputFiles.plan(own, replace(config, sample=sample.name), _place(sample, config, output)).all
+        is_complete = not lacks_reads and all(file.is_file() for file in files)
+        found[sample.name] = _EarlierRun(Tally.from_mapping(record["tally"]), is_complete)
+    if others:
+        by_difference: dict[str, list[str]] = {}
+        for name, what in others.items():
+            by_difference.setdefault(what, []).append(f"'{name}'")
+        listed = ". ".join(f"{', '.join(names)} differ in: {what}" for what, names in by_difference.items())
+        raise MismatchError(
+            f"'{output}' holds {len(others)} of the {len(samples)} samples as a run with other settings or inputs left them. "
+            f"{listed}. Nothing was run or replaced.",
+            hint="Give --force to call all samples again and replace the earlier results, or another output folder with -o.",
+        )
+    return found
+
+
+def _differences(record: Mapping[str, Any], sources: ReadSources, config: PredictConfig, calling: Calling) -> list[str]:
+    """Return in words in which settings an earlier run differs."""
+    found = list(calling.differences(record))
+    pairs = (
+        (_decisive(record.get("settings") or {}), _decisive(to_mapping(config))),
+        (record.get("sources") or {}, choices_of(sources)),
     )
-    if content.get("unreadable_pod5"):
-        return _Earlier(None, True)
-    if content.get("identity") != identity:
-        return _Earlier(None, False)
-    files = OutputFiles.plan(sources, replace(config, sample=sample.name), _place(sample, config, output)).all
-    if not all(path.is_file() for path in files):
-        return _Earlier(None, True)
-    return _Earlier(Tally.from_mapping(content["tally"]), False)
+    for there, here in pairs:
+        found += [told(name, there.get(name), value) for name, value in here.items() if there.get(name) != value]
+    return found
 
 
 def _combined(output: Path) -> dict[str, Path]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from leech.console import Table
 from leech.data.grouping import LEVELS
@@ -22,9 +22,9 @@ SUMMARY = "charging_summary"
 SUMMARIES = {"reference": SUMMARY, **{level: f"{SUMMARY}.{level}" for level in LEVELS}}
 """Names of the tables between sample and ``.tsv.gz``, by what their rows are."""
 
-_FIGURES = tuple(
-    f"{name}{suffix}" for name in ("error_corrected", "no_call_corrected") for suffix in ("", "_low", "_high")
-)
+_CORRECTED = ("error_corrected", "no_call_corrected")
+
+_FIGURES = tuple(f"{name}{suffix}" for name in _CORRECTED for suffix in ("", "_low", "_high"))
 
 COLUMNS = (
     "n_positive",
@@ -63,6 +63,12 @@ class Summarised(NamedTuple):
                 members.setdefault(self.groups[name][level] or UNASSIGNED, []).append(name)
             for name, tally in self.tally.rolled_up(self.groups, level).items():
                 yield (name, *self._cells(tally, self.corrections_of(members[name])))
+
+    def total(self) -> dict[str, Any]:
+        """Return the fractions of all reads, ready for JSON; None for what is not known."""
+        tally = self.tally.total()
+        found = fractions(tally.num_positive, tally.num_negative, self.corrections_of(self.tally.by_reference()))
+        return {name: _plain(fraction) for name, fraction in zip(("fraction", *_CORRECTED), found, strict=True)}
 
     def corrections_of(self, references: Iterable[str]) -> Corrections:
         """Return the corrections of some references taken together."""
@@ -119,8 +125,14 @@ def write_combined(path: Path, samples: Mapping[str, Summarised], level: str) ->
 
 
 def shown(summarised: Summarised, labels: tuple[str, str], title: str) -> Table:
-    """Return the counts and fractions of every reference for a terminal, with corrections where there are any."""
+    """Return the counts and fractions of every reference for a terminal, with corrections where there are any.
+
+    Where no read is without a call, or both states are called alike, there is nothing of no-calls to correct.
+    """
     negative, positive = labels
+    calls, has_no_call = summarised.corrections.calls, summarised.tally.total().num_no_call > 0
+    shows_calls = calls is not None and calls.positive != calls.negative
+    shows_calls &= has_no_call or summarised.corrections.calls_source == "options"
     rows = []
     tallies = summarised.tally.by_reference()
     groups = [(name, [name], tally) for name, tally in tallies.items()]
@@ -128,7 +140,7 @@ def shown(summarised: Summarised, labels: tuple[str, str], title: str) -> Table:
         found = fractions(tally.num_positive, tally.num_negative, summarised.corrections_of(members))
         row = [name, str(tally.num_positive), str(tally.num_negative), str(tally.num_no_call), *_short(found.raw)]
         row.append("" if tally.num_called >= summarised.min_depth else "few reads")
-        for corrected in (found.error_corrected, found.no_call_corrected):
+        for corrected in (found.error_corrected, found.no_call_corrected if shows_calls else None):
             if corrected is not None:
                 row.extend(_short(corrected))
         rows.append(row)
@@ -136,7 +148,7 @@ def shown(summarised: Summarised, labels: tuple[str, str], title: str) -> Table:
     columns = ["reference", positive, negative, "no call", f"fraction {positive}", interval, ""]
     if summarised.corrections.errors is not None:
         columns += ["error-corrected", interval]
-    if summarised.corrections.calls is not None:
+    if shows_calls:
         columns += ["no-call-corrected", interval]
     return Table(title=title, columns=columns, rows=rows)
 
@@ -146,6 +158,12 @@ def _fraction_cells(fraction: Fraction | None) -> tuple[str, str, str]:
         return "", "", ""
     low, high = fraction.interval
     return f"{fraction.value:.6g}", f"{low:.6g}", f"{high:.6g}"
+
+
+def _plain(fraction: Fraction | None) -> dict[str, Any] | None:
+    if fraction is None or fraction.value is None or fraction.interval is None:
+        return None
+    return {"value": fraction.value, "interval": list(fraction.interval)}
 
 
 def _short(fraction: Fraction) -> tuple[str, str]:

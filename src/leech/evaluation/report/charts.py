@@ -40,7 +40,12 @@ _HEAT = ((0, 34, 78), (67, 78, 108), (125, 124, 120), (188, 174, 108), (254, 232
 
 
 class Dot(NamedTuple):
-    """A share of one thing in one row: value, limits, whether it rests on enough reads, and what to say of it."""
+    """A share of one thing in one row.
+
+    :ivar enough: whether it rests on enough reads.
+    :ivar words: what to say of it.
+    :ivar faint: another figure for the same, marked faintly; None for none.
+    """
 
     thing: int
     value: float
@@ -48,6 +53,16 @@ class Dot(NamedTuple):
     high: float
     enough: bool
     words: str
+    faint: float | None = None
+
+
+class HeatCell(NamedTuple):
+    """A share in a heat map, whether it rests on enough reads, what to say of it, and whether it is a corrected one."""
+
+    share: float
+    enough: bool
+    words: str
+    is_corrected: bool = False
 
 
 class Row(NamedTuple):
@@ -164,6 +179,12 @@ def _dot_rows(rows: Sequence[Row], frame: Frame, height: float, num_things: int,
                 f'<line x1="{x(one.low):.1f}" x2="{x(one.high):.1f}" y1="{place:.1f}" y2="{place:.1f}" '
                 f'stroke="{colour(one.thing)}"{dashes}/>'
             )
+            if one.faint is not None:
+                raw = x(one.faint)
+                yield (
+                    f'<line x1="{raw:.1f}" x2="{raw:.1f}" y1="{place - 4:.1f}" y2="{place + 4:.1f}" '
+                    f'stroke="{colour(one.thing)}" stroke-width="1.6" stroke-opacity="0.4"/>'
+                )
             yield dot(x(one.value), place, one.thing, full=one.enough, words=one.words)
         y += height
         if num_things > 1:
@@ -295,21 +316,23 @@ def _heat(share: float) -> tuple[int, int, int]:
     return red, green, blue
 
 
-def heat_map(columns: Sequence[str], rows: Sequence[tuple[str, str, Sequence[tuple[float, bool, str] | None]]]) -> str:
+def heat_map(columns: Sequence[str], rows: Sequence[tuple[str, str, Sequence[HeatCell | None]]]) -> str:
     """Return shares as a table of coloured cells with the percentage in each.
 
     A table is read without colours too, and moves sideways on a telephone.
 
-    :param rows: group, name, and of every column the share, whether it rests on enough reads, and what to say of it; None
-        for no read.
+    Where some cells are corrected, those that are not stand in brackets.
+
+    :param rows: group, name, and the cell of every column; None for no read.
     """
+    mixed = any(cell is not None and cell.is_corrected for _, _, cells in rows for cell in cells)
     head = "".join(f"<th><span>{escape(name)}</span></th>" for name in columns)
     body, group = [], ""
     for of_group, name, cells in rows:
         if of_group != group:
             group = of_group
             body.append(f'<tr><th class="group" colspan="{len(columns) + 1}">{escape(group)}</th></tr>')
-        body.append(f"<tr><th>{escape(name)}</th>{''.join(map(_heat_cell, cells))}</tr>")
+        body.append(f"<tr><th>{escape(name)}</th>{''.join(_heat_cell(cell, mixed) for cell in cells)}</tr>")
     return (
         f'<div class="wide"><table class="heat"><thead><tr><th></th>{head}</tr></thead><tbody>\n'
         + "\n".join(body)
@@ -317,9 +340,11 @@ def heat_map(columns: Sequence[str], rows: Sequence[tuple[str, str, Sequence[tup
     )
 
 
-def _heat_cell(cell: tuple[float, bool, str] | None) -> str:
+def _heat_cell(cell: HeatCell | None, mixed: bool) -> str:
     if cell is None:
         return '<td class="none">–</td>'
-    share, enough, words = cell
-    few, mark = ("", "") if enough else (" few", "*")
-    return f'<td class="h{round(share * HEAT_STEPS)}{few}" title="{escape(words)}">{100 * share:.0f}{mark}</td>'
+    few, mark = ("", "") if cell.enough else (" few", "*")
+    shown = f"{100 * cell.share:.0f}"
+    if mixed and not cell.is_corrected:
+        shown = f"({shown})"
+    return f'<td class="h{round(cell.share * HEAT_STEPS)}{few}" title="{escape(cell.words)}">{shown}{mark}</td>'

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from leech.data.reasons import REASONS, USED
-from leech.evaluation.report.results import MIN_DEPTH, Sample
+from leech.evaluation.report.results import CORRECTED, MIN_DEPTH, Sample
 
 _SUFFIX = "_mqc.json"
 """MultiQC finds custom content by it."""
@@ -35,7 +35,8 @@ def _table(samples: Sequence[Sample], positive: str) -> dict[str, Any]:
     return {
         "id": "leech_samples",
         "section_name": "leech: samples",
-        "description": f"Reads called by leech, and the share of called reads that are {positive} with its 95 % interval.",
+        "description": f"Reads called by leech, and the share of called reads that are {positive} with its 95 % interval; "
+        "corrected for wrong calls and for no-calls, where predict could work that out.",
         "plot_type": "table",
         "pconfig": {"id": "leech_samples_table", "title": "leech: samples"},
         "headers": {
@@ -45,6 +46,15 @@ def _table(samples: Sequence[Sample], positive: str) -> dict[str, Any]:
             "percent": {"title": f"% {positive}", **percent},
             "percent_low": {"title": "low", **percent},
             "percent_high": {"title": "high", **percent},
+            **{
+                f"{name}{suffix}": {
+                    "title": f"% {positive} {name.replace('_', '-')}{suffix.replace('_', ' ')}",
+                    **percent,
+                }
+                for name in CORRECTED
+                if any(name in sample.total.corrected for sample in samples)
+                for suffix in ("", "_low", "_high")
+            },
         },
         "data": {sample.name: _known(sample) for sample in samples},
     }
@@ -61,6 +71,9 @@ def _known(sample: Sample) -> dict[str, float]:
         "percent_low": None if fraction is None else 100 * fraction.interval.low,
         "percent_high": None if fraction is None else 100 * fraction.interval.high,
     }
+    for name, corrected in total.corrected.items():
+        for suffix, value in zip(("", "_low", "_high"), (corrected.value, *corrected.interval), strict=True):
+            cells[f"{name}{suffix}"] = 100 * value
     return {name: value for name, value in cells.items() if value is not None}
 
 
@@ -83,18 +96,28 @@ def _bars(samples: Sequence[Sample]) -> dict[str, Any]:
 
 
 def _heat_map(samples: Sequence[Sample], positive: str) -> dict[str, Any]:
-    """Return the percentages by reference; those of few reads are left out, because MultiQC cannot mark them."""
+    """Return the percentages by reference; those of few reads are left out, because MultiQC cannot mark them.
+
+    Nor can it mark what is corrected: they are where all of them can be, and raw else.
+    """
+    shown = [(sample.name, one) for sample in samples for one in sample.references if one.called and one.enough]
+    kind = next((name for name in CORRECTED if shown and all(name in one.corrected for _, one in shown)), None)
     data: dict[str, dict[str, float]] = {}
-    for sample in samples:
-        for one in sample.references:
-            fraction = one.fraction
-            if fraction is not None and one.enough:
-                data.setdefault(one.reference, {})[sample.name] = 100 * fraction.value
+    for sample_name, one in shown:
+        fraction = one.fraction if kind is None else one.corrected[kind]
+        if fraction is not None:
+            data.setdefault(one.reference, {})[sample_name] = 100 * fraction.value
+    what = f"% {positive}" if kind is None else f"% {positive} ({kind.replace('_', '-')})"
+    of = (
+        f"Percent of called reads that are {positive}"
+        if kind is None
+        else f"Percent {positive}, {kind.replace('_', '-')}"
+    )
     return {
         "id": "leech_charging",
-        "section_name": f"leech: % {positive} by tRNA",
-        "description": f"Percent of called reads that are {positive}, where a tRNA has enough (by default {MIN_DEPTH}).",
+        "section_name": f"leech: {what} by tRNA",
+        "description": f"{of}, where a tRNA has enough calls (by default {MIN_DEPTH}).",
         "plot_type": "heatmap",
-        "pconfig": {"id": "leech_charging_plot", "title": f"leech: % {positive} by tRNA", "min": 0, "max": 100},
+        "pconfig": {"id": "leech_charging_plot", "title": f"leech: {what} by tRNA", "min": 0, "max": 100},
         "data": dict(sorted(data.items())),
     }

@@ -36,6 +36,9 @@ MIN_DEPTH = 50
 UNASSIGNED = "unassigned"
 """Amino acid of references whose names tell none."""
 
+CORRECTED = ("no_call_corrected", "error_corrected")
+"""Names of corrected fractions, the one that takes more into account first."""
+
 _METRICS_VERSIONS = (1, 2)
 
 _TABLES = ("charging_summary", "charging.cpm")
@@ -78,6 +81,14 @@ class ReferenceCalls:
         interval = wilson(self.positive, self.called)
         return None if interval is None else Fraction(self.positive / self.called, interval)
 
+    @property
+    def best(self) -> tuple[str, Fraction] | None:
+        """The corrected fraction that takes most into account, with its name, else ``raw``; None without calls."""
+        raw = self.fraction
+        if raw is None:
+            return None
+        return next(((name, self.corrected[name]) for name in CORRECTED if name in self.corrected), ("raw", raw))
+
 
 @dataclass(frozen=True)
 class Sample:
@@ -87,6 +98,8 @@ class Sample:
     :ivar histogram: called reads by ``cl``, 256 counts; None where no file tells.
     :ivar labels: of the negative and the positive state; None where no file tells.
     :ivar record: the run's ``predict.json``; empty without one.
+    :ivar corrected: fractions of all references together by name, those that predict could work out.
+    :ivar groups: corrected fractions by amino acid and name; empty where no file tells.
     """
 
     name: str
@@ -97,6 +110,8 @@ class Sample:
     threshold_cl: int | None
     labels: tuple[str, str] | None
     record: Mapping[str, Any]
+    corrected: Mapping[str, Fraction]
+    groups: Mapping[str, Mapping[str, Fraction]]
 
     @property
     def total(self) -> ReferenceCalls:
@@ -104,7 +119,7 @@ class Sample:
         positive, negative = (sum(getattr(one, side) for one in self.references) for side in ("positive", "negative"))
         known = [one.no_call for one in self.references if one.no_call is not None]
         no_call = sum(known) if len(known) == len(self.references) else None
-        return ReferenceCalls("all", "", positive, negative, no_call, positive + negative >= MIN_DEPTH, {})
+        return ReferenceCalls("all", "", positive, negative, no_call, positive + negative >= MIN_DEPTH, self.corrected)
 
 
 @dataclass(frozen=True)
@@ -314,7 +329,12 @@ def _read_sample(folder: Path, name: str) -> Sample:
     if not record and calls_path.is_file():
         ladder, histogram, lost = _count_calls(calls_path)
     summary, totals = (folder / f"{name}.{table}.tsv.gz" for table in _TABLES)
-    references = _from_summary(summary) if summary.is_file() else _from_totals(totals, lost if ladder else None)
+    references = (
+        _from_summary(summary, _telling(record))
+        if summary.is_file()
+        else _from_totals(totals, lost if ladder else None)
+    )
+    groups = folder / f"{name}.{_TABLES[0]}.amino_acid.tsv.gz"
     require_form({"threshold_cl": record.get("threshold_cl")}, record_path)
     labels, threshold = record.get("labels"), record.get("threshold_cl")
     return Sample(
@@ -326,14 +346,19 @@ def _read_sample(folder: Path, name: str) -> Sample:
         threshold_cl=threshold if isinstance(threshold, int) else None,
         labels=(str(labels[0]), str(labels[1])) if isinstance(labels, list) and len(labels) == 2 else None,
         record=record,
+        corrected=_of_all(record, record_path),
+        groups={
+            row["amino_acid"]: _corrected(row, _telling(record), groups) for row in table_rows(groups, ("amino_acid",))
+        }
+        if groups.is_file()
+        else {},
     )
 
 
-def _from_summary(path: Path) -> Iterator[ReferenceCalls]:
+def _from_summary(path: Path, corrections: Sequence[str]) -> Iterator[ReferenceCalls]:
     needed = ("reference", "n_positive", "n_negative", "n_no_call")
     for row in table_rows(path, needed):
         positive, negative, no_call = (_count(row[column], path) for column in needed[1:])
-        corrected = {name: _fraction(row, name, path) for name in ("error_corrected", "no_call_corrected")}
         yield ReferenceCalls(
             reference=row["reference"],
             amino_acid=row.get("amino_acid") or _amino_acid(row["reference"]),
@@ -341,8 +366,37 @@ def _from_summary(path: Path) -> Iterator[ReferenceCalls]:
             negative=negative,
             no_call=no_call,
             enough=row["enough"] == "1" if row.get("enough") else positive + negative >= MIN_DEPTH,
-            corrected={name: fraction for name, fraction in corrected.items() if fraction is not None},
+            corrected=_corrected(row, corrections, path),
         )
+
+
+def _telling(record: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the corrected fractions that say something of their own: where both states are called alike, one repeats."""
+    rates = _part(_part(record, "corrections"), "call_rates")
+    repeats = bool(rates) and rates.get("positive") == rates.get("negative")
+    return tuple(name for name in CORRECTED if not (repeats and name == "no_call_corrected"))
+
+
+def _of_all(record: Mapping[str, Any], path: Path) -> dict[str, Fraction]:
+    found = {}
+    for name in _telling(record):
+        written = _part(record, "total").get(name)
+        if written is None:
+            continue
+        limits = written.get("interval") if isinstance(written, Mapping) else None
+        cells = [written["value"], *limits] if isinstance(limits, list) and "value" in written else []
+        if len(cells) != 3 or not all(isinstance(cell, (int, float)) and 0 <= cell <= 1 for cell in cells):
+            raise InputError(
+                f"'{path}' has {json.dumps(written):.40} where the corrected fraction of all reads should be.",
+                hint="Make it again; such files are not edited.",
+            )
+        found[name] = Fraction(cells[0], Interval(cells[1], cells[2]))
+    return found
+
+
+def _corrected(row: Mapping[str, str], names: Sequence[str], path: Path) -> dict[str, Fraction]:
+    found = {name: _fraction(row, name, path) for name in names}
+    return {name: fraction for name, fraction in found.items() if fraction is not None}
 
 
 def _fraction(row: Mapping[str, str], name: str, path: Path) -> Fraction | None:

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from leech.console import Table
 from leech.data.drawing import bare_table, figure, numbers, tsv_link
 from leech.data.reasons import REASONS, USED
-from leech.evaluation.report.charts import Dot, Row, bar_key, dot_plots, heat_map, key, share_bars
-from leech.evaluation.report.results import MIN_DEPTH, UNASSIGNED, Fraction, ReferenceCalls, Sample
+from leech.evaluation.report.charts import Dot, HeatCell, Row, bar_key, dot_plots, heat_map, key, share_bars
+from leech.evaluation.report.results import CORRECTED, MIN_DEPTH, UNASSIGNED, Fraction, ReferenceCalls, Sample
 from leech.evaluation.report.section import Section, count, limits, number, paragraph, span
 
 MOST_REFERENCES = 400
@@ -34,6 +34,7 @@ def state_names(samples: Sequence[Sample]) -> tuple[str, str]:
 def samples_table(samples: Sequence[Sample]) -> Table:
     """Return a row per sample."""
     negative, positive = state_names(samples)
+    names = _corrections(sample.total for sample in samples)
     rows = []
     for sample in samples:
         total = sample.total
@@ -44,6 +45,7 @@ def samples_table(samples: Sequence[Sample]) -> Table:
                 sample.name,
                 number(None if fraction is None else fraction.value),
                 *limits(None if fraction is None else fraction.interval),
+                *_corrected_cells(total, names),
                 count(total.positive),
                 count(total.negative),
                 count(total.no_call),
@@ -53,8 +55,24 @@ def samples_table(samples: Sequence[Sample]) -> Table:
             )
         )
     counts = (positive, negative, "no call", "no-call share", "records", "threshold cl")
-    columns = ("sample", f"fraction {positive}", "low", "high", *counts)
+    columns = ("sample", f"fraction {positive}", "low", "high", *_corrected_columns(names), *counts)
     return Table(title="Samples", columns=columns, rows=tuple(rows))
+
+
+def _corrections(calls: Iterable[ReferenceCalls]) -> list[str]:
+    """Return the names of the corrected fractions that any of these has."""
+    return sorted({name for one in calls for name in one.corrected})
+
+
+def _corrected_columns(names: Sequence[str]) -> list[str]:
+    return [f"{name}{suffix}" for name in names for suffix in ("", "_low", "_high")]
+
+
+def _corrected_cells(one: ReferenceCalls, names: Sequence[str]) -> Iterable[str]:
+    for name in names:
+        found = one.corrected.get(name)
+        yield number(None if found is None else found.value)
+        yield from limits(None if found is None else found.interval)
 
 
 def samples_section(samples: Sequence[Sample]) -> Section:
@@ -66,10 +84,11 @@ def samples_section(samples: Sequence[Sample]) -> Section:
             bare_table(table),
             f"<p>{tsv_link(table, 'samples.tsv')}</p>",
             paragraph(
-                "The fraction is that of called reads, with Wilson's 95 % interval. Reads without a call are not in it: where "
-                "one state is called less often than the other, it is too low or too high. Records that are unmapped, "
+                "The fraction is raw: that of called reads, with Wilson's 95 % interval. Reads without a call are not in it: "
+                "where one state is called less often than the other, it is too low or too high. Records that are unmapped, "
                 "secondary, supplementary or duplicates count as records only."
             ),
+            *_about_corrections(samples, [sample.total for sample in samples]),
         ]
     return Section("samples", "Samples", tuple(body), _GIVE_CALLS)
 
@@ -156,7 +175,8 @@ class _Charging:
         """Return all references of an amino acid in one sample, also those that are not shown."""
         members = [one for one in self.samples[place].references if self.amino_acids[one.reference] == group]
         positive, negative = sum(one.positive for one in members), sum(one.negative for one in members)
-        return ReferenceCalls(f"all {group}", group, positive, negative, None, positive + negative >= MIN_DEPTH, {})
+        enough, corrected = positive + negative >= MIN_DEPTH, self.samples[place].groups.get(group, {})
+        return ReferenceCalls(f"all {group}", group, positive, negative, None, enough, corrected)
 
 
 def charging_sections(samples: Sequence[Sample]) -> tuple[Section, Section]:
@@ -181,9 +201,9 @@ def _dots(charging: _Charging, positive: str) -> Iterable[str]:
             charging.amino_acids[reference],
             reference,
             [
-                Dot(place, found.value, *found.interval, one.enough, _words(names[place], one, found))
+                _dot(place, names[place], one, *one.best)
                 for place, one in charging.of(reference)
-                if (found := one.fraction) is not None
+                if one.best is not None
             ],
         )
         for reference in charging.references
@@ -191,11 +211,18 @@ def _dots(charging: _Charging, positive: str) -> Iterable[str]:
     yield key(names, dots=True)
     for drawing in dot_plots("Fraction by tRNA and sample", rows, len(names), f"fraction {positive}"):
         yield figure(drawing, "")
-    yield paragraph(
-        f"Share of called reads that are {positive}, with Wilson's 95 % interval. Hollow dots on dashed lines rest on few "
-        f"reads (fewer than {MIN_DEPTH}, or what predict was told). {_left_out(charging)}"
+    corrected = [name for name in CORRECTED if any(one.best and one.best[0] == name for one in charging.calls.values())]
+    meaning = (
+        f"Share of called reads that are {positive}, with Wilson's 95 % interval."
+        if not corrected
+        else f"Fraction {positive}, corrected ({' or '.join(corrected)}, whichever a tRNA has first) with its 95 % interval; "
+        "the faint upright line is the raw fraction of called reads. A dot without one is raw itself."
     )
-    yield from _about_corrections(charging.samples)
+    yield paragraph(
+        f"{meaning} Hollow dots on dashed lines rest on few reads (fewer than {MIN_DEPTH}, or what predict was told). "
+        f"{_left_out(charging)}"
+    )
+    yield from _about_corrections(charging.samples, list(charging.calls.values()))
     yield numbers(charging_table(charging.samples, charging.references), "charging.tsv")
 
 
@@ -209,9 +236,9 @@ _CORRECTIONS = {
 """By column: where a record says who knows its rates, and what it is."""
 
 
-def _about_corrections(samples: Sequence[Sample]) -> Iterable[str]:
-    """Say which corrected fractions the table holds, what they are, and where their rates are from."""
-    for name in sorted({name for sample in samples for one in sample.references for name in one.corrected}):
+def _about_corrections(samples: Sequence[Sample], calls: Sequence[ReferenceCalls]) -> Iterable[str]:
+    """Say which corrected fractions a table holds, what they are, and where their rates are from."""
+    for name in _corrections(calls):
         key_of_source, meaning = _CORRECTIONS[name]
         known = (sample.record.get("corrections") for sample in samples)
         sources = {str(found.get(key_of_source)) for found in known if isinstance(found, Mapping)} - {"None"}
@@ -219,8 +246,16 @@ def _about_corrections(samples: Sequence[Sample]) -> Iterable[str]:
         yield paragraph(f"The table has {name} too: the fraction {meaning}.{rates}")
 
 
-def _words(sample: str, one: ReferenceCalls, found: Fraction) -> str:
-    return f"{sample}: {found.value:.3f} ({span(found.interval)}), {one.positive} of {one.called} called reads"
+def _dot(place: int, sample: str, one: ReferenceCalls, name: str, found: Fraction) -> Dot:
+    raw = one.fraction
+    faint = None if name == "raw" or raw is None else raw.value
+    return Dot(place, found.value, *found.interval, one.enough, _words(sample, one, name, found), faint)
+
+
+def _words(sample: str, one: ReferenceCalls, name: str, found: Fraction) -> str:
+    counts = f"{one.positive} of {one.called} called reads"
+    shown = f"{found.value:.3f} ({span(found.interval)})"
+    return f"{sample}: {shown}, {counts}" if name == "raw" else f"{sample}: {name} {shown}; raw: {counts}"
 
 
 def _left_out(charging: _Charging) -> str:
@@ -234,7 +269,7 @@ def _left_out(charging: _Charging) -> str:
 
 def charging_table(samples: Sequence[Sample], references: Sequence[str]) -> Table:
     """Return a row per reference and sample; figures corrected by predict only where some sample has them."""
-    corrections = sorted({name for sample in samples for one in sample.references for name in one.corrected})
+    corrections = _corrections(one for sample in samples for one in sample.references)
     shown = {reference: place for place, reference in enumerate(references)}
     rows = []
     for sample in samples:
@@ -253,25 +288,20 @@ def charging_table(samples: Sequence[Sample], references: Sequence[str]) -> Tabl
                 *limits(None if fraction is None else fraction.interval),
                 "yes" if one.enough else "few reads",
             ]
-            for name in corrections:
-                corrected = one.corrected.get(name)
-                cells += [
-                    number(None if corrected is None else corrected.value),
-                    *limits(None if corrected is None else corrected.interval),
-                ]
+            cells += _corrected_cells(one, corrections)
             rows.append((shown[one.reference], tuple(cells)))
     rows.sort(key=lambda row: row[0])
     columns = (
         *("amino_acid", "reference", "sample", "n_positive", "n_negative", "n_no_call"),
         *("fraction", "fraction_low", "fraction_high", "enough"),
-        *(f"{name}{suffix}" for name in corrections for suffix in ("", "_low", "_high")),
+        *_corrected_columns(corrections),
     )
     return Table(title="calls by tRNA and sample", columns=columns, rows=tuple(cells for _, cells in rows))
 
 
 def _heat(charging: _Charging, positive: str) -> Iterable[str]:
     names = [sample.name for sample in charging.samples]
-    rows: list[tuple[str, str, list[tuple[float, bool, str] | None]]] = []
+    rows: list[tuple[str, str, list[HeatCell | None]]] = []
     groups = [charging.amino_acids[reference] for reference in charging.references]
     for place, (reference, group) in enumerate(zip(charging.references, groups, strict=True)):
         found = dict(charging.of(reference))
@@ -281,21 +311,29 @@ def _heat(charging: _Charging, positive: str) -> Iterable[str]:
             rolled = [charging.rolled_up(group, at) for at in range(len(names))]
             rows.append((group, f"all {group}", [_heat_cell(names[at], one) for at, one in enumerate(rolled)]))
     yield heat_map(names, rows)
+    is_corrected = any(cell is not None and cell.is_corrected for _, _, cells in rows for cell in cells)
+    meaning = (
+        f"Percent {positive}, corrected; cells in brackets are raw, of called reads, where there is no corrected one"
+        if is_corrected
+        else f"Percent of called reads that are {positive}"
+    )
     yield paragraph(
-        f"Percent of called reads that are {positive}; dark blue is 0, yellow 100. An asterisk marks few reads, a dash "
-        f"stands for no called read. {_left_out(charging)}"
+        f"{meaning}; dark blue is 0, yellow 100. An asterisk marks few reads, a dash stands for no called read. "
+        f"{_left_out(charging)}"
     )
     table = Table(
         title="percent by tRNA and sample",
         columns=("amino_acid", "reference", *names),
         rows=tuple(
-            (group, name, *("" if cell is None else f"{100 * cell[0]:.2f}" for cell in cells))
+            (group, name, *("" if cell is None else f"{100 * cell.share:.2f}" for cell in cells))
             for group, name, cells in rows
         ),
     )
     yield numbers(table, "heatmap.tsv")
 
 
-def _heat_cell(sample: str, one: ReferenceCalls | None) -> tuple[float, bool, str] | None:
-    found = None if one is None else one.fraction
-    return None if one is None or found is None else (found.value, one.enough, _words(sample, one, found))
+def _heat_cell(sample: str, one: ReferenceCalls | None) -> HeatCell | None:
+    if one is None or one.best is None:
+        return None
+    name, found = one.best
+    return HeatCell(found.value, one.enough, _words(sample, one, name, found), name != "raw")

@@ -1,0 +1,92 @@
+"""The record of a run, ``<sample>.predict.json``: by what its reads were called.
+
+Hides: the names in that file by which two runs are compared. Belongs here: reading a record, and saying in what it differs from
+another run; writing one is ``predict.py``'s. Invariant: calls of two runs mean the same only where nothing here differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from leech.config import to_mapping
+from leech.data.config import ReadSources
+from leech.models.bundle import ModelBundle, ModelIdentity
+from leech.prediction.calls import CallRules
+from leech.provenance import read_description
+
+FORMAT = "leech-predict"
+SCHEMA_VERSION = 1
+
+RECORD = "predict.json"
+"""Name of a run's record behind the sample's."""
+
+RULES = ("threshold_cl", "min_confidence", "abstain_junction_indel")
+
+
+class Calling(NamedTuple):
+    """By what the reads of a run are called.
+
+    :ivar values: by name in the record.
+    """
+
+    values: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, model: Path, bundle: ModelBundle, rules: CallRules) -> Calling:
+        """Return that of a model folder and rules."""
+        identity = ModelIdentity.of(model)
+        return cls(
+            {
+                "model_digest": identity.model,
+                "calibration_digest": identity.calibration,
+                "labels": list(bundle.labels),
+                "threshold_cl": rules.threshold_cl,
+                "min_confidence": rules.min_confidence or None,
+                "abstain_junction_indel": rules.needs_clean_junction,
+            }
+        )
+
+    def differences(self, record: Mapping[str, Any]) -> Iterator[str]:
+        """Yield in words what differs in the record of another run, there and here."""
+        here = self.values
+        if record.get("model_digest") != here["model_digest"]:
+            yield told("model", short(record.get("model_digest")), short(here["model_digest"]))
+            if record.get("labels") != here["labels"]:
+                yield told("labels", " and ".join(map(str, record.get("labels") or ())), " and ".join(here["labels"]))
+        elif record.get("calibration_digest") != here["calibration_digest"]:
+            yield told("calibration", short(record.get("calibration_digest")), short(here["calibration_digest"]))
+        for name in RULES:
+            if record.get(name) != here[name]:
+                yield told(name, record.get(name), here[name])
+
+
+def read_record(path: Path, remedy: str) -> dict[str, Any]:
+    """Read the record of a run.
+
+    :param remedy: what to do about one of another version.
+    :raises InputError: unreadable, or another form or version.
+    """
+    return read_description(path, "prediction", form=FORMAT, schema_version=SCHEMA_VERSION, remedy=remedy)
+
+
+def choices_of(sources: ReadSources) -> dict[str, Any]:
+    """Return the options about which reads are taken, without the reads themselves."""
+    return {name: value for name, value in to_mapping(sources).items() if name not in ("pod5", "bam")}
+
+
+def short(digest: str | None) -> str:
+    """Return enough of a digest to tell it from others."""
+    return "none" if digest is None else digest[: len("sha256:") + 12]
+
+
+def told(name: str, there: object, here: object) -> str:
+    """Return in words what another run has and this one has."""
+    return f"{name} ({_word(there)} there, {_word(here)} here)"
+
+
+def _word(value: object) -> str:
+    if value is None or isinstance(value, bool):
+        return "yes" if value else "none" if value is None else "no"
+    return str(value)
