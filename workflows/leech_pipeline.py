@@ -131,7 +131,7 @@ def settle_samples(rows: Iterable[Row], config: Config) -> dict[str, dict[str, s
                 "thing. Give one of them."
             )
         samples[name] = {**row, "label": row["label"] or row["condition"]}
-    _require_plain_paths(config)
+    _require_plain_paths(samples, config)
     if not config["model"]:
         _require_two_states(samples, config)
         _require_known_hold_outs(samples, config)
@@ -144,11 +144,15 @@ def settle_samples(rows: Iterable[Row], config: Config) -> dict[str, dict[str, s
     return samples
 
 
-def _require_plain_paths(config: Config) -> None:
+def _require_plain_paths(samples: Mapping[str, Row], config: Config) -> None:
     """Snakemake takes braces in a path for a wildcard."""
-    for name in ("reference", "results", "model"):
-        if set(config[name]) & set("{}"):
-            raise SheetError(f"{name} is '{config[name]}'; a path with braces cannot be used here. Rename or link it.")
+    paths = {name: config[name] for name in ("reference", "results", "model")}
+    paths |= {f"{name} of sample '{sample}'": row[name] for sample, row in samples.items() for name in ("pod5", "bam")}
+    paths |= {f"prepare.{name}": config["prepare"][name] for name in ("sites", "kmer_table", "options")}
+    paths |= {f"{name}.options": config[name]["options"] for name in ("train", "predict")}
+    for name, path in paths.items():
+        if set(path) & set("{}"):
+            raise SheetError(f"{name} is '{path}'; a path with braces cannot be used here. Rename or link it.")
 
 
 def _require_one_site(config: Config) -> None:

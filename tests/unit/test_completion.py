@@ -72,8 +72,8 @@ def test_an_argument_behind_several_numbers_is_a_file():
 @pytest.mark.parametrize(
     ("line", "offered"),
     [
-        ("leech model train --model ", [("plain", "conv_lstm"), ("plain", "tcn"), ("file", "")]),
-        ("leech model benchmark --model t", [("plain", "tcn"), ("file", "t")]),
+        ("leech model train --model ", [("file", ""), ("plain", "conv_lstm"), ("plain", "tcn")]),
+        ("leech model benchmark --model t", [("file", "t"), ("plain", "tcn")]),
         ("leech model train --model my", [("file", "my")]),
     ],
 )
@@ -90,24 +90,32 @@ def test_each_shell_gets_a_script_that_asks_leech(shell):
         subprocess.run([shell, "-n"], input=done.stdout, text=True, check=True, timeout=20)
 
 
-def test_bash_completes_a_command_through_the_script(tmp_path):
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("leech da", "data\n"),
+        ("leech model train --model t", "tcn\n"),
+        ("leech data merge --split-by r", "read\nreference\nrun\n"),
+    ],
+)
+def test_bash_completes_through_the_script(tmp_path, words, offered):
     program = tmp_path / "leech"
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -c "{LEECH}" "$@"\n')
     program.chmod(0o755)
-    # What readline does when the tab key is pressed behind 'leech da'. Outside of it there is no compopt.
-    script = """
-        compopt() { :; }
+    # What readline does when the tab key is pressed. Outside of it there is no compopt.
+    script = f"""
+        compopt() {{ :; }}
         eval "$(_LEECH_COMPLETE=bash_source leech)"
-        COMP_WORDS=(leech da) COMP_CWORD=1
+        COMP_WORDS=({words}) COMP_CWORD={words.count(" ")}
         function=$(complete -p leech | sed 's/.*-F \\([^ ]*\\) .*/\\1/')
         $function leech
-        printf '%s\\n' "${COMPREPLY[@]}"
+        printf '%s\\n' "${{COMPREPLY[@]}}"
     """
     environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run(
         ["bash", "-c", script], env=environment, capture_output=True, text=True, timeout=60, check=False
     )
-    assert (done.stdout, done.stderr) == ("data\n", "")
+    assert (done.stdout, done.stderr) == (offered, "")
 
 
 def test_an_answer_imports_nothing_heavy():

@@ -93,6 +93,8 @@ def test_a_condition_is_a_label():
         (STATES, {"merge": TRAINING["merge"]}, "Neither prepare.motif nor prepare.sites"),
         (STATES, {**TRAINING, "prepare": {**TRAINING["prepare"], "sites": "s.bed"}}, "Both prepare.motif and"),
         (STATES, {**TRAINING, "prepare": {"motif": "CCA"}}, "needs prepare.motif_offset"),
+        ([*STATES, row("c", bam="x{one}.bam")], TRAINING, "bam of sample 'c' is 'x{one}.bam'; a path with braces"),
+        (STATES, {**TRAINING, "train": {"options": "}.toml"}}, "train.options is"),
         (STATES, {**TRAINING, "results": "a{b}"}, "results is 'a{b}'; a path with braces"),
         (STATES, merging(split=[0.6, 0.2, 0.2, 0]), "fourth share"),
         (STATES, merging(split=[0.6, 0.2, 0.1, 0.2]), "sum to 1.1"),

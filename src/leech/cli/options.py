@@ -82,7 +82,8 @@ def _names_or_file(folder: str) -> Callable[[click.Context, click.Parameter, str
     def complete(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
         names = sorted(path.name.removesuffix(".toml") for path in resources.files("leech").joinpath(folder).iterdir())
         offered = [CompletionItem(name) for name in names if name.startswith(incomplete)]
-        return [*offered, CompletionItem(incomplete, type="file")]
+        # First, since in bash a file drops the words before it; there files are what is left where no name fits.
+        return [CompletionItem(incomplete, type="file"), *offered]
 
     return complete
 
