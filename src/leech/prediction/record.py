@@ -7,6 +7,7 @@ another run; writing one is ``predict.py``'s. Invariant: calls of two runs mean 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ from leech.config import to_mapping
 from leech.data.config import ReadSources
 from leech.models.bundle import ModelBundle, ModelIdentity
 from leech.prediction.calls import CallRules
-from leech.provenance import read_description
+from leech.provenance import final_path, read_description
 
 FORMAT = "leech-predict"
 SCHEMA_VERSION = 1
@@ -73,7 +74,8 @@ def read_record(path: Path, remedy: str) -> dict[str, Any]:
 
 def choices_of(sources: ReadSources) -> dict[str, Any]:
     """Return the options about which reads are taken, without the reads themselves."""
-    return {name: value for name, value in to_mapping(sources).items() if name not in ("pod5", "bam")}
+    named = replace(sources, reference=final_path(sources.reference))
+    return {name: value for name, value in to_mapping(named).items() if name not in ("pod5", "bam")}
 
 
 def short(digest: str | None) -> str:
