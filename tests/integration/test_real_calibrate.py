@@ -94,7 +94,11 @@ def test_the_operating_point_is_one_value_everywhere(work: Path) -> None:
 
 def test_real_names_give_isoacceptors_and_libraries_are_controls(work: Path) -> None:
     metrics = json.loads((work / "metrics.json").read_text())
-    assert [group["name"] for group in metrics["groups"]["isoacceptor"]] == ["Ala-TGC", "Arg-ACG", "Gly-GCC"]
+    assert [group["name"] for group in metrics["groups"]["isoacceptor"]] == [
+        "host-Ala-TGC",
+        "host-Arg-ACG",
+        "host-Gly-GCC",
+    ]
     assert sum(group["num_reads"] for group in metrics["groups"]["junction"]) == metrics["num_reads"]
     # A library per state, each under its own sample name.
     assert metrics["controls"]["0"]["called_positive"]["value"] == metrics["operating_point"]["fpr"]["value"]
