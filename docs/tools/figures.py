@@ -112,7 +112,7 @@ def moves() -> str:
     drawing.text(20, 30, "Raw signal, in the order of time")
     drawing.path(_trace(lengths, bases, left, 50, block, 90), "trace")
     drawing.text(20, 100, "current", "soft")
-    drawing.text(20, 183, "mv: stride, then", "soft small")
+    drawing.text(20, 183, "mv: 6 (stride),", "soft small")
     for number, move in enumerate(MOVES):
         drawing.box(left + block * number + 1, 165, block - 2, 26, "one" if move else "zero")
         drawing.text(left + block * (number + 0.5), 183, str(move), f"{'onone' if move else 'ink'} mid mono")
