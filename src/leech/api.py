@@ -21,18 +21,17 @@ from numpy.typing import NDArray
 from leech.config import build
 from leech.data.batches import iterate_batches
 from leech.data.config import ReadSources
-from leech.data.corpus import SPLITS, Corpus, stored_table
-from leech.data.pod5 import unpack_read_id
+from leech.data.corpus import SPLITS, Corpus
+from leech.data.pod5 import unpack_read_ids
 from leech.data.reasons import Counts
 from leech.data.recipe import Recipe
-from leech.data.sites import sites_for_model
-from leech.data.stream import open_stream
 from leech.errors import ConfigError
 from leech.evaluation.evaluate import require_same_recipe, score_model
 from leech.models.bundle import ModelBundle, load_bundle
 from leech.models.device import choose_device
 from leech.prediction.calls import Call, CallRules, decide, judge
 from leech.prediction.config import PredictConfig
+from leech.prediction.predict import open_run
 from leech.prediction.scoring import replicas, scored_batches
 
 if TYPE_CHECKING:
@@ -257,8 +256,7 @@ class Model:
     def _of_run(self, sources: ReadSources, config: PredictConfig, rules: CallRules) -> Calls:
         calls: list[Call] = []
         counts = Counts()
-        sites = sites_for_model(self.path, self.recipe, sources.read_sites)
-        with open_stream(sources, self.recipe, stored_table(self.path, self.recipe), sites) as stream:
+        with open_run(self.path, self.recipe, sources) as stream:
             batches = scored_batches(
                 stream,
                 self._loaded,
@@ -321,7 +319,7 @@ def _options(options: Mapping[str, Any], device: str) -> PredictConfig:
 
 
 def _ids(packed: Array) -> NDArray[np.object_]:
-    return np.array([unpack_read_id(row.tobytes()) for row in packed], dtype=object)
+    return np.array(unpack_read_ids(packed), dtype=object)
 
 
 def _to_pandas(columns: Mapping[str, Array]) -> pandas.DataFrame:

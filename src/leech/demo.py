@@ -160,18 +160,18 @@ def _sources(library: Path) -> Any:
 
 def _compare(work: Path, evaluation: Evaluation, prediction: PredictResult) -> list[tuple[str, str, str]]:
     """Compare calls with truth and with the oracle that knows the simulator's parameters, on the same reads."""
-    import uuid
 
     import numpy as np
 
     from leech.data.corpus import Corpus
+    from leech.data.pod5 import unpack_read_ids
     from leech.data.simulate.oracle import auroc
 
     oracle = {**_truth(work / "charged"), **_truth(work / "uncharged")}
     corpus = Corpus.open(work / "corpus")
     rows = corpus.rows("test")
     columns = corpus.gather(rows, ["read_id", "label"])
-    names = [str(uuid.UUID(bytes=name.tobytes())) for name in columns["read_id"]]
+    names = unpack_read_ids(columns["read_id"])
     test_charged = columns["label"] == corpus.labels.index("charged")
     best = auroc(test_charged, np.array([oracle[name][1] for name in names]))
     found = evaluation.metrics.auroc.value
@@ -202,8 +202,8 @@ def _truth(library: Path) -> dict[str, tuple[bool, float]]:
 
 def _rows(path: Path) -> list[Mapping[str, str]]:
     import csv
-    import gzip
 
-    opener = gzip.open if path.suffix == ".gz" else open
-    with opener(path, "rt", encoding="utf-8", newline="") as file:
+    from leech.data.packed import open_to_read
+
+    with open_to_read(path) as file:
         return list(csv.DictReader(file, delimiter="\t"))

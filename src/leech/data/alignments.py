@@ -23,6 +23,7 @@ from typing import BinaryIO
 
 import pysam
 
+from leech.data.packed import GZIP
 from leech.errors import InputError
 
 _BGZF_END = bytes.fromhex("1f8b08040000000000ff0600424302001b0003000000000000000000")
@@ -159,7 +160,7 @@ def _decoding_reference(start: bytes, reference: Path, stack: ExitStack) -> Path
     copy = folder / "reference.fa"
     try:
         with reference.open("rb") as handle:
-            is_gzip = handle.read(2) == b"\x1f\x8b"
+            is_gzip = handle.read(len(GZIP)) == GZIP
         if is_gzip:
             with gzip.open(reference) as packed, copy.open("wb") as plain:
                 shutil.copyfileobj(packed, plain)

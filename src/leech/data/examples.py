@@ -7,7 +7,6 @@ same examples; signal is normalised as networks see it.
 
 from __future__ import annotations
 
-import uuid
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from leech.data.corpus import Corpus
 from leech.data.features import base_bounds
+from leech.data.pod5 import unpack_read_ids
 from leech.data.recipe import CONTEXT_BASES
 
 Floats = NDArray[np.float64]
@@ -121,7 +121,7 @@ def _example(corpus: Corpus, row: int, block: dict[str, NDArray[Any]]) -> Exampl
         row=row,
         label=label_name(corpus, int(block["label"][0])),
         reference=corpus.categories["reference"][int(block["reference"][0])],
-        read_id=str(uuid.UUID(bytes=block["read_id"][0].tobytes())),
+        read_id=unpack_read_ids(block["read_id"])[0],
         signal=signal,
         bases=tuple(bases),
     )

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
@@ -17,6 +16,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from leech.data.packed import read_unpacked
 from leech.errors import InputError
 
 UNKNOWN_BASE = 4
@@ -84,12 +84,7 @@ class KmerTable:
 
         :raises InputError: unreadable, not 4**k distinct rows, or a level that is not a finite number.
         """
-        try:
-            raw = path.read_bytes()
-            text = gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
-        except (OSError, EOFError, zlib.error) as error:
-            raise InputError(f"Cannot read k-mer table '{path}': {error}.") from error
-        return cls.parse(text, name=str(path))
+        return cls.parse(read_unpacked(path, "k-mer table"), name=str(path))
 
     @classmethod
     def parse(cls, text: bytes, name: str = "k-mer table") -> KmerTable:

@@ -184,6 +184,11 @@ def unpack_read_id(read_id: bytes) -> str:
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
+def unpack_read_ids(packed: NDArray[np.uint8]) -> list[str]:
+    """Return the texts of read ids, uint8 (n, 16), as columns of a corpus hold them."""
+    return [unpack_read_id(row.tobytes()) for row in packed]
+
+
 @dataclass(frozen=True)
 class Pod5Index:
     """Which file holds which read.

@@ -8,10 +8,8 @@ with corpora and models, so that they alone are enough, and a table of reads can
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import io
-import zlib
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator
@@ -23,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leech.config import nearest
+from leech.data.packed import read_unpacked
 from leech.data.pod5 import pack_read_id
 from leech.data.recipe import Recipe
 from leech.errors import ConfigError, InputError, MismatchError
@@ -63,7 +62,7 @@ class BedSites:
         :raises InputError: unreadable, a line that is no interval or lies on the reverse strand, a reference with two
             sites, or no site at all.
         """
-        return cls.parse(_read(path, "BED"), name=str(path))
+        return cls.parse(read_unpacked(path, "BED"), name=str(path))
 
     @classmethod
     def parse(cls, text: bytes, name: str = "BED") -> BedSites:
@@ -139,7 +138,7 @@ class ReadSites:
         :raises InputError: unreadable, a missing column, an id that is no UUID or occurs twice, or a position that is not
             a whole number from 0.
         """
-        text = _read(path, "table of reads")
+        text = read_unpacked(path, "table of reads")
         lines = _lines(text, str(path))
         header = next(lines, (0, ""))[1].split("\t")
         columns = {name: _column(header, name, path) for name in ("read_id", "position")}
@@ -281,14 +280,6 @@ def sites_for_model(folder: Path, recipe: Recipe, read_sites: Path | None) -> Si
         )
     bed = stored_bed(folder, recipe)
     return None if bed is None else bed.without_labels()
-
-
-def _read(path: Path, what: str) -> bytes:
-    try:
-        raw = path.read_bytes()
-        return gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
-    except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"Cannot read {what} '{path}': {error}.") from error
 
 
 def _lines(text: bytes, name: str) -> Iterator[tuple[int, str]]:

@@ -234,14 +234,13 @@ def _refuse_other_reference(alignments: AlignmentReader, sequences: Mapping[str,
 
 def _stated_checksums(header: pysam.AlignmentHeader) -> Iterator[tuple[str, str]]:
     try:
-        lines = str(header).split("\n")
+        lines = header.to_dict().get("SQ", [])
     except UnicodeDecodeError:
         # Whether that matters is for whoever writes the header again.
         return
     for line in lines:
-        fields = dict(field.split(":", 1) for field in line.split("\t")[1:] if ":" in field)
-        if line.startswith("@SQ\t") and fields.keys() >= {"SN", "M5"}:
-            yield fields["SN"], fields["M5"]
+        if "M5" in line:
+            yield line["SN"], line["M5"]
 
 
 def _checksums(sequence: str) -> set[str]:

@@ -8,9 +8,6 @@ cell is what is not known.
 from __future__ import annotations
 
 import csv
-import gzip
-import io
-import uuid
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leech.data.corpus import Corpus
+from leech.data.packed import open_to_read, packed_writer
+from leech.data.pod5 import unpack_read_ids
 from leech.errors import ConfigError, InputError
 from leech.evaluation.groups import JUNCTION_STRATA
 from leech.evaluation.metrics import Floats
@@ -108,8 +107,8 @@ def read_scores(
     columns = corpus.gather(rows, ["read_id", "parent_id", "reference", "label"])
     likelihood = charging_likelihood(p)
     return ReadScores(
-        read_ids=_texts(columns["read_id"]),
-        parent_ids=_texts(columns["parent_id"]),
+        read_ids=unpack_read_ids(columns["read_id"]),
+        parent_ids=unpack_read_ids(columns["parent_id"]),
         references=[corpus.categories["reference"][code] for code in columns["reference"].tolist()],
         labels=[corpus.labels[code] for code in columns["label"].tolist()],
         positive_label=labels[1],
@@ -117,11 +116,6 @@ def read_scores(
         likelihood=likelihood,
         calls=[labels[int(side)] for side in is_positive(likelihood, threshold_cl)],
     )
-
-
-def _texts(ids: NDArray[np.uint8]) -> list[str]:
-    content = ids.tobytes()
-    return [str(uuid.UUID(bytes=content[start : start + 16])) for start in range(0, len(content), 16)]
 
 
 def write_scores(
@@ -169,8 +163,7 @@ def open_table(path: Path, name: Path) -> Iterator[TextIO]:
         return
     with (
         path.open("wb") as raw,
-        gzip.GzipFile(filename="", mode="wb", fileobj=raw, compresslevel=6, mtime=0) as packed,
-        io.TextIOWrapper(packed, encoding="utf-8", newline="") as text,
+        packed_writer(raw) as text,
     ):
         yield text
 
@@ -182,8 +175,7 @@ def load_scores(path: Path) -> ReadScores:
     """
     wanted = ("read_id", "parent_id", "reference", "label", "positive_label", "p", "cl", "call")
     try:
-        opener = gzip.open if path.suffix == ".gz" else open
-        with opener(path, "rt", encoding="utf-8-sig", newline="") as file:
+        with open_to_read(path) as file:
             table = csv.DictReader(file, delimiter="\t")
             missing = [name for name in wanted if name not in (table.fieldnames or [])]
             if missing:

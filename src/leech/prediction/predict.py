@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing
+from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from leech.data.config import ReadSources
 from leech.data.corpus import stored_table
 from leech.data.pod5 import BadFile
 from leech.data.reasons import USED, Counts
+from leech.data.recipe import Recipe
 from leech.data.refine import RefinementTally
 from leech.data.sites import sites_for_model
 from leech.data.stream import ReadStream, open_stream
@@ -191,9 +192,7 @@ def predict_run(
     with ExitStack() as stack:
         # Names first: indexing a large run takes minutes, and one that is taken can be told at once.
         partial = files.reserve(stack, force=force)
-        sites = sites_for_model(model, bundle.recipe, sources.read_sites)
-        table = stored_table(model, bundle.recipe)
-        stream = stack.enter_context(open_stream(sources, bundle.recipe, table, sites))
+        stream = stack.enter_context(open_run(model, bundle.recipe, sources))
         if controls is not None:
             controls.refuse_others(stream.header.references)
         run = _Run(loaded, rules, stream, partial, output, stack, stamp)
@@ -226,6 +225,15 @@ def predict_run(
         controls.warn_of_uncovered(called)
     warn_of_abstention(run.tally.total(), corrections)
     return result
+
+
+def open_run(model: Path, recipe: Recipe, sources: ReadSources) -> AbstractContextManager[ReadStream]:
+    """Open a run to be cut as the model's chunks were: by its recipe, its k-mer table and its sites.
+
+    :param model: folder in which table and sites lie.
+    """
+    sites = sites_for_model(model, recipe, sources.read_sites)
+    return open_stream(sources, recipe, stored_table(model, recipe), sites)
 
 
 class _Run:

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from leech.data.reasons import STATE_MAY_CAUSE
@@ -168,24 +167,18 @@ def _posterior(alike: Mapping[tuple[int, int], int], logit: Floats, root: Floats
 
     :param alike: how many references have the same successes and trials.
     """
+    # Imported here: a run that corrects nothing need not wait for it.
+    from scipy.special import betaln
+
     mean, size = _mean_and_size(logit, root)
     alpha, beta = mean * size, (1 - mean) * size
     # A uniform density of the mean is one of m (1 - m) of its logit.
     log_weight = np.log(mean * (1 - mean)) + np.zeros_like(size)
-    before = _log_beta(alpha, beta)
+    before = betaln(alpha, beta)
     for (successes, trials), number in alike.items():
-        log_weight = log_weight + number * (_log_beta(alpha + successes, beta + trials - successes) - before)
+        log_weight = log_weight + number * (betaln(alpha + successes, beta + trials - successes) - before)
     weights = np.exp(log_weight - log_weight.max())
     return np.asarray(weights / weights.sum())
-
-
-def _log_beta(a: Floats, b: Floats) -> Floats:
-    return _log_gamma(a) + _log_gamma(b) - _log_gamma(a + b)
-
-
-def _log_gamma(values: Floats) -> Floats:
-    # numpy has none.
-    return np.asarray(torch.lgamma(torch.from_numpy(values)).numpy())
 
 
 def _rate(weights: Floats, alpha: Floats, total: Floats) -> Rate:

@@ -6,11 +6,10 @@ is for whoever asks. Invariants: every line has as many cells as the header.
 
 from __future__ import annotations
 
-import gzip
 import re
-import zlib
 from pathlib import Path
 
+from leech.data.packed import read_unpacked
 from leech.errors import InputError
 
 # Text has other places to break a line, and spreadsheets leave them in cells: a form feed, U+2028.
@@ -23,11 +22,8 @@ def read_tsv(path: Path, what: str) -> list[tuple[int, list[str]]]:
     :raises InputError: unreadable, without a header, or a line of another number of cells.
     """
     try:
-        content = path.read_bytes()
-        if content.startswith(b"\x1f\x8b"):
-            content = gzip.decompress(content)
-        text = content.decode("utf-8-sig")
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        text = read_unpacked(path, what).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
         raise InputError(f"Cannot read {what} '{path}': {error}.") from error
     lines = [
         (number, [cell.strip() for cell in line.split("\t")])

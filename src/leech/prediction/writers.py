@@ -7,8 +7,6 @@ in its order, but for an earlier ``cl``; file names and columns are a stable int
 
 from __future__ import annotations
 
-import gzip
-import io
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
@@ -16,6 +14,7 @@ from pathlib import Path
 
 import pysam
 
+from leech.data.packed import packed_writer
 from leech.errors import InputError
 from leech.prediction.calls import Call
 
@@ -140,8 +139,7 @@ class GzipTable:
 
     def __init__(self, path: Path, columns: Sequence[str]) -> None:
         self._raw = path.open("wb")
-        self._zip = gzip.GzipFile(filename="", mode="wb", fileobj=self._raw, compresslevel=6, mtime=0)
-        self._text = io.TextIOWrapper(self._zip, encoding="utf-8", newline="\n")
+        self._text = packed_writer(self._raw)
         self.write(*columns)
 
     def write(self, *cells: object) -> None:

@@ -10,7 +10,6 @@ name.
 from __future__ import annotations
 
 import csv
-import gzip
 import json
 import uuid
 import zlib
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from leech.data.grouping import groups_in_name
+from leech.data.packed import open_to_read
 from leech.data.reasons import NOT_A_LOSS, USED
 from leech.errors import InputError
 from leech.evaluation.intervals import Interval, wilson
@@ -258,8 +258,7 @@ def table_rows(path: Path, columns: Sequence[str]) -> Iterator[dict[str, str]]:
     :raises InputError: unreadable, one of the columns missing, or a row of another width.
     """
     try:
-        opener = gzip.open if path.suffix == ".gz" else open
-        with opener(path, "rt", encoding="utf-8-sig", newline="") as file:
+        with open_to_read(path) as file:
             table = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE, strict=True)
             missing = [name for name in columns if name not in (table.fieldnames or [])]
             if missing:
@@ -313,7 +312,7 @@ def _combines_samples(folder: Path, name: str) -> bool:
     if not path.is_file():
         return False
     try:
-        with gzip.open(path, "rt", encoding="utf-8") as file:
+        with open_to_read(path) as file:
             return file.readline().startswith("sample\t")
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise InputError(f"Cannot read table '{path}': {error}.") from error
