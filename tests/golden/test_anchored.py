@@ -28,7 +28,7 @@ STAMP = Stamp.make(["test"], STAMP_TIME)
 
 def run(sources, output, recipe, **config):
     settings = build(PrepareConfig, {"label": "state", **config})
-    recipe = build(Recipe, {**WINDOW, **recipe})
+    recipe = build(Recipe, {"refinement": "none", **WINDOW, **recipe})
     return prepare(sources, recipe, settings, output, force=False, progress=SilentProgress(), stamp=STAMP)
 
 

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from leech.data.moves import (
+    DELETED,
+    INSERTED_BEHIND,
     INDEL_NONE,
     INDEL_PARTIAL,
     INDEL_PRESENT,
@@ -211,3 +213,32 @@ def test_boundaries_of_some_reads_are_those_that_they_have_among_all():
     assert some.bounds.tolist() == [1, 4, 6, 0, 9]
     assert some.offsets.tolist() == [0, 3, 5]
     assert every.take([]).offsets.tolist() == [0]
+
+
+def base_indels(cigar, reference_start, first, number):
+    return Alignments.trace([cigar], [reference_start]).base_indels(np.array([first]), number)[0].tolist()
+
+
+def test_a_base_is_deleted_or_followed_by_inserted_bases():
+    # 3M2D2M1I3M from 10: matches 10-12, deleted 13 and 14, matches 15 and 16, one base inserted behind 16, matches 17-19.
+    cigar = [(0, 3), (2, 2), (0, 2), (1, 1), (0, 3)]
+    assert base_indels(cigar, 10, 9, 11) == [0, 0, 0, 0, DELETED, DELETED, 0, INSERTED_BEHIND, 0, 0, 0]
+    # Of an indel at the window's edge only what lies in the window is told: the second deleted base; the base before the
+    # insertion, but not the insertion behind a base outside.
+    assert base_indels(cigar, 10, 14, 3) == [DELETED, 0, INSERTED_BEHIND]
+    assert base_indels(cigar, 10, 17, 3) == [0, 0, 0]
+    # 2M1I1D2M: inserted behind 11, deleted 12.
+    assert base_indels([(0, 2), (1, 1), (2, 1), (0, 2)], 10, 10, 5) == [0, INSERTED_BEHIND, DELETED, 0, 0]
+
+
+def test_indels_outside_the_match_blocks_and_clips_say_nothing_of_a_base():
+    assert base_indels([(4, 5), (1, 2), (0, 3), (2, 1), (4, 4)], 10, 8, 8) == [0] * 8
+
+
+def test_indels_of_a_read_do_not_depend_on_the_others():
+    cigars = [[(0, 3), (2, 2), (0, 5)], [(0, 10)], [(0, 4), (1, 1), (0, 5)]]
+    together = Alignments.trace(cigars, [0, 5, 2]).base_indels(np.array([0, 6, 3]), 8)
+    alone = [
+        base_indels(cigar, start, first, 8) for cigar, start, first in zip(cigars, (0, 5, 2), (0, 6, 3), strict=True)
+    ]
+    assert together.tolist() == alone == [[0, 0, 0, 1, 1, 0, 0, 0], [0] * 8, [0, 0, 2, 0, 0, 0, 0, 0]]

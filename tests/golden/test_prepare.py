@@ -24,7 +24,8 @@ REFERENCES = {"tRNA-A": "ACGTACGTAC"}
 def recipe(**changes):
     values = {"motif": "GTAC", "motif_offset": 1, "motif_occurrence": "last", "samples_before": 10, "samples_after": 8}
     values |= {"bases_before": 2, "bases_after": 2, "feature_start": -1, "feature_end": 1}
-    return build(Recipe, {**values, **changes})
+    # Boundaries as the move table has them, so that they can be worked out by hand.
+    return build(Recipe, {"refinement": "none", **values, **changes})
 
 
 def run(sources, output, recipe, **config):

@@ -10,6 +10,7 @@ import pytest
 from leech.config import build
 from leech.data.batches import make_inputs
 from leech.data.features import FEATURES, base_bounds, feature_channels, measure_levels
+from leech.data.moves import DELETED, INSERTED_BEHIND
 from leech.data.recipe import Recipe
 from leech.errors import ConfigError
 
@@ -105,11 +106,27 @@ def test_an_unknown_channel_is_refused_with_the_nearest_name():
     assert "level_mean" in caught.value.hint
 
 
+def test_indels_are_channels_of_their_own_and_an_absent_base_has_none():
+    both = DELETED | INSERTED_BEHIND
+    found = {**columns(), "indels": np.array([[0, DELETED, INSERTED_BEHIND], [both, 0, both]], dtype=np.uint8)}
+    channels = feature_channels(found, RECIPE, ["deleted", "inserted_behind"])
+    # Base 1 of the second chunk has no signal.
+    assert channels[:, 0].tolist() == [[0, 1, 0], [1, 0, 0]]
+    assert channels[:, 1].tolist() == [[0, 0, 1], [1, 0, 0]]
+
+
+def test_chunks_that_kept_no_indels_do_not_fit_a_network_that_uses_them():
+    with pytest.raises(ConfigError, match="did not keep them") as caught:
+        feature_channels(columns(), RECIPE, ["deleted"])
+    assert "Prepare the corpus again" in caught.value.hint
+
+
 def test_every_channel_is_finite_for_chunks_without_any_base():
     empty = columns()
     for name in ("dwell", "level_mean", "level_median", "level_sd", "level_range"):
         empty[name] = np.zeros_like(empty[name])
     empty["expected_level"] = np.full((2, 3), np.nan, dtype=np.float32)
+    empty["indels"] = np.full((2, 3), DELETED | INSERTED_BEHIND, dtype=np.uint8)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert not feature_channels(empty, RECIPE, list(FEATURES)).any()

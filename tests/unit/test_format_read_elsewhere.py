@@ -95,6 +95,8 @@ def channels(columns, recipe, row):
         found["expected_level"].append(expected if known else 0)
         found["level_residual"].append(residual)
         found["absolute_level_residual"].append(abs(residual))
+        for name, bit in (("deleted", 1), ("inserted_behind", 2)):
+            found[name].append(float(has_level and columns["indels"][row, place] & bit > 0))
     return found
 
 
@@ -104,7 +106,7 @@ def test_signal_boundaries_and_channels_follow_from_the_columns_as_documented(co
     assert manifest["num_chunks"] == 5
     corpus = Corpus.open(corpus_folder)
     names = list(FEATURES)
-    arrays = corpus.gather(np.arange(5), [*INPUT_COLUMNS, "expected_level"])
+    arrays = corpus.gather(np.arange(5), [*INPUT_COLUMNS, "expected_level", "indels"])
     inputs = make_inputs(arrays, corpus.recipe, names)
     for row in range(5):
         signal = (columns["signal"][row] - columns["shift"][row]) / columns["scale"][row]

@@ -195,7 +195,7 @@ def test_a_model_asks_for_a_table_of_reads_when_it_was_trained_with_one_and_only
 def test_a_recipe_that_does_what_was_always_done_keeps_its_digest():
     # Recorded before recipes could say anything but a motif in the reference.
     assert (
-        build(Recipe, {**MOTIF, "normalisation": "mad"}).digest()
+        Recipe.stored({**MOTIF, "normalisation": "mad"}, "a file").digest()
         == "sha256:4bfce50a6a212e7337735f3940280e64da95d68027ada87713d203f725327a7a"
     )
     assert build(Recipe, {**MOTIF, "anchor": "basecall"}).digest() != build(Recipe, MOTIF).digest()

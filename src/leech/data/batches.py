@@ -74,7 +74,10 @@ INPUT_COLUMNS = (
     "level_sd",
     "level_range",
 )
-"""Columns that :func:`make_inputs` reads, beside ``expected_level`` where there is one."""
+"""Columns that :func:`make_inputs` reads, beside :data:`_OPTIONAL_COLUMNS`."""
+
+_OPTIONAL_COLUMNS = ("expected_level", "indels")
+"""Columns that it reads where there are any."""
 
 
 def make_inputs(columns: Mapping[str, NDArray[Any]], recipe: Recipe, features: Sequence[str]) -> Inputs:
@@ -102,7 +105,7 @@ def load_batch(corpus: Corpus, rows: NDArray[np.int64], features: Sequence[str],
 
     :param columns: columns to be returned beside inputs and labels.
     """
-    names = [*INPUT_COLUMNS, "label"] + (["expected_level"] if corpus.has_column("expected_level") else [])
+    names = [*INPUT_COLUMNS, "label", *(name for name in _OPTIONAL_COLUMNS if corpus.has_column(name))]
     found = corpus.gather(rows, [*names, *(name for name in columns if name not in names)])
     return Batch(
         inputs=make_inputs(found, corpus.recipe, features),

@@ -33,6 +33,8 @@ from leech.data.reads import AlignedRead
 from leech.data.reasons import USED
 from leech.data.recipe import Recipe
 from leech.data.refine import MARGIN_BASES, RefinementTally, refine_bounds
+from leech.data.steps import MARGIN_BASES as STEP_MARGIN_BASES
+from leech.data.steps import find_steps
 
 _LONGEST_DWELL = np.iinfo(np.uint16).max
 """Dwell is stored in 16 bits; a base held for more than 16 s at 4 kHz counts as this long."""
@@ -223,8 +225,17 @@ def cut(
         alignments, query_bounds = _trace(candidates, recipe), query_bounds.take(kept)
     rows = _allocate(len(candidates), recipe)
     rows["junction_indel"][:] = states
+    if recipe.indels:
+        first = np.array([candidate.site.focus for candidate in candidates], dtype=np.int64) + recipe.feature_start
+        rows["indels"][:] = alignments.base_indels(first, recipe.num_feature_bases)
+    tally = RefinementTally()
     if recipe.refinement == "none":
-        base_bounds, tally = _window_bounds(candidates, alignments, query_bounds, recipe, 0), RefinementTally()
+        base_bounds = _window_bounds(candidates, alignments, query_bounds, recipe, 0)
+    elif recipe.refinement == "step":
+        margin, strides = STEP_MARGIN_BASES, [candidate.read.move_table.stride for candidate in candidates]
+        wide_bounds = _window_bounds(candidates, alignments, query_bounds, recipe, margin)
+        found = find_steps(turned, wide_bounds, np.array(strides, dtype=np.int64), is_reversed=recipe.reverse_signal)
+        base_bounds = found[:, margin:-margin]
     else:
         wide_bounds = _window_bounds(candidates, alignments, query_bounds, recipe, MARGIN_BASES)
         base_bounds, tally = _refine(rows, candidates, turned, wide_bounds, recipe)

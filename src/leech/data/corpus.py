@@ -74,7 +74,9 @@ def column_layout(recipe: Recipe) -> dict[str, tuple[np.dtype[Any], tuple[int, .
     }
     if recipe.kmer_table_sha256 is not None:
         layout["expected_level"] = ("<f4", bases)
-    if recipe.refinement != "none":
+    if recipe.indels:
+        layout["indels"] = ("|u1", bases)
+    if recipe.refinement == "kmer":
         layout["refined"] = ("|u1", ())
     return {name: (np.dtype(code), shape) for name, (code, shape) in layout.items()}
 
@@ -257,7 +259,7 @@ class Corpus:
 
     def __init__(self, path: Path, manifest: Manifest) -> None:
         self.path, self.manifest = path, manifest
-        self.recipe = build(Recipe, manifest.recipe, source=str(path / "manifest.json"))
+        self.recipe = Recipe.stored(manifest.recipe, str(path / "manifest.json"))
         if self.recipe.digest() != manifest.recipe_digest:
             raise MismatchError(
                 f"Corpus '{path}' was cut by a recipe that this version of leech would carry out differently "

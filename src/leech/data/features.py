@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leech.config import nearest
+from leech.data.moves import DELETED, INSERTED_BEHIND
 from leech.data.recipe import Recipe
 from leech.errors import ConfigError
 
@@ -76,6 +77,7 @@ class BaseMeasurements:
     :ivar median_dwell: the read's median dwell in samples, shape (num_chunks, 1).
     :ivar level: normalised level statistics by column name; sd and range are scaled only, the others shifted too.
     :ivar expected: expected normalised level, NaN where unknown; None without a k-mer table.
+    :ivar indels: bits of what the alignment says of each base, uint8; None in chunks from before they were kept.
     """
 
     dwell: Floats
@@ -83,6 +85,7 @@ class BaseMeasurements:
     median_dwell: Floats
     level: Mapping[str, Floats]
     expected: Floats | None
+    indels: NDArray[np.uint8] | None
 
     def local(self, statistic: Callable[[Floats], Any]) -> Floats:
         """Apply ``statistic`` over the last axis of each base's log-dwell neighbourhood, NaN marking absent bases."""
@@ -126,6 +129,15 @@ def _expected(base: BaseMeasurements) -> Floats:
     return np.nan_to_num(base.expected)
 
 
+def _indel(base: BaseMeasurements, bit: int) -> Floats:
+    if base.indels is None:
+        raise ConfigError(
+            "The network uses indels of the alignment, but the chunks were cut by a version of leech that did not keep them.",
+            hint="Prepare the corpus again, or choose a network without the channels 'deleted' and 'inserted_behind'.",
+        )
+    return np.asarray(base.indels & bit > 0, dtype=np.float32)
+
+
 FEATURES: dict[str, Callable[[BaseMeasurements], Floats]] = {
     # 36 samples per base is the usual RNA004 dwell on tRNA; the constant only centres the channel near 0.
     "log_dwell": _log_dwell,
@@ -139,6 +151,8 @@ FEATURES: dict[str, Callable[[BaseMeasurements], Floats]] = {
     "expected_level": _expected,
     "level_residual": _residual,
     "absolute_level_residual": lambda base: np.abs(_residual(base)),
+    "deleted": partial(_indel, bit=DELETED),
+    "inserted_behind": partial(_indel, bit=INSERTED_BEHIND),
 }
 """Channel name -> function; a new channel is one entry."""
 
@@ -176,6 +190,7 @@ def feature_channels(columns: Mapping[str, NDArray[Any]], recipe: Recipe, names:
             "level_range": np.asarray(columns["level_range"] / scale, np.float32),
         },
         expected=np.asarray(columns["expected_level"], np.float32) if "expected_level" in columns else None,
+        indels=np.asarray(columns["indels"]) if "indels" in columns else None,
     )
     channels = np.empty((len(dwell), len(names), recipe.num_feature_bases), dtype=np.float32)
     present, shown_present = dwell[:, own] > 0, dwell[:, shown] > 0

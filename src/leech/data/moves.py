@@ -31,6 +31,9 @@ _IS_GAP = np.array([0, 1, 1, 1, 0, 0, 0, 0, 0, 0], dtype=bool)
 _TAKES_REFERENCE = np.array([1, 0, 1, 1, 0, 0, 0, 1, 1, 0], dtype=np.int64)
 _TAKES_QUERY = np.array([1, 1, 0, 0, 1, 0, 0, 1, 1, 0], dtype=np.int64)
 
+DELETED, INSERTED_BEHIND = 1, 2
+"""Bits of what an alignment says of a base: it is deleted; bases are inserted between it and the next."""
+
 INDEL_NONE, INDEL_PRESENT, INDEL_PARTIAL = 0, 1, 2
 """States of the motif in an alignment: covered without indel, with one, or not wholly covered."""
 
@@ -248,14 +251,36 @@ class Alignments:
         overlap = np.minimum(stop, end[self.owner]) - np.maximum(self.reference, start[self.owner])
         overlap = np.where(_IS_MATCH[self.operation], np.maximum(overlap, 0), 0)
         matched = np.bincount(self.owner, weights=overlap, minlength=len(start)).astype(np.int64)
-        gaps = np.flatnonzero(_IS_GAP[self.operation])
-        owner, gap_start = self.owner[gaps], self.reference[gaps]
-        gap_end = np.where(self.operation[gaps] == _INSERTION, gap_start, stop[gaps])
-        between_matches = (self.first_match[owner] < gap_start) & (gap_end < self.end[owner])
-        inside = between_matches & (gap_start < end[owner]) & (gap_end > start[owner])
+        owner, gap_start, gap_end = self._gaps()
+        inside = (gap_start < end[owner]) & (gap_end > start[owner])
         states = np.where(matched == end - start, INDEL_NONE, INDEL_PARTIAL).astype(np.uint8)
         states[owner[inside]] = INDEL_PRESENT
         return states
+
+    def base_indels(self, first: Integers, num_bases: int) -> NDArray[np.uint8]:
+        """Return what each read's alignment says of consecutive bases from ``first`` (num_reads,) on.
+
+        :returns: uint8 (num_reads, num_bases), the bits DELETED and INSERTED_BEHIND; 0 outside the match blocks.
+        """
+        bits = np.zeros((len(first), num_bases), dtype=np.uint8)
+        owner, gap_start, gap_end = self._gaps()
+        start, end = gap_start - first[owner], gap_end - first[owner]
+        inserted = np.flatnonzero((start == end) & (start > 0) & (start <= num_bases))
+        bits[owner[inserted], start[inserted] - 1] = INSERTED_BEHIND
+        deleted = np.flatnonzero((start < num_bases) & (end > 0) & (start < end))
+        start, end = np.maximum(start[deleted], 0), np.minimum(end[deleted], num_bases)
+        number = end - start
+        within = np.arange(number.sum()) - np.repeat(np.cumsum(number) - number, number)
+        bits[np.repeat(owner[deleted], number), np.repeat(start, number) + within] |= DELETED
+        return bits
+
+    def _gaps(self) -> tuple[Integers, Integers, Integers]:
+        """Return read, start and end of the indels between matches; an insertion ends where it starts."""
+        gaps = np.flatnonzero(_IS_GAP[self.operation])
+        owner, start = self.owner[gaps], self.reference[gaps]
+        end = np.where(self.operation[gaps] == _INSERTION, start, start + self.length[gaps])
+        inside = (self.first_match[owner] < start) & (end < self.end[owner])
+        return owner[inside], start[inside], end[inside]
 
 
 def _running(steps: Integers, first: Integers, owner: Integers) -> Integers:

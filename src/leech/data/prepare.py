@@ -125,7 +125,7 @@ def _check_levels(recipe: Recipe, table: KmerTable) -> None:
             f"{table.size - 1}.",
             hint="Leave it out, and the data choose it.",
         )
-    if recipe.refinement != "none" and recipe.num_bases + 2 * MARGIN_BASES < MIN_BASES:
+    if recipe.refinement == "kmer" and recipe.num_bases + 2 * MARGIN_BASES < MIN_BASES:
         raise ConfigError(
             f"--refinement needs at least {MIN_BASES} bases around the focus, and with --bases-before {recipe.bases_before} "
             f"and --bases-after {recipe.bases_after} it has {recipe.num_bases + 2 * MARGIN_BASES}: no read could be refined.",
@@ -217,7 +217,7 @@ def prepare(
     runs: dict[str, int] = {}
     junction: Counter[tuple[str, int]] = Counter()
     context = ContextTally()
-    refinement = None if recipe.refinement == "none" else RefinementTally()
+    refinement = RefinementTally() if recipe.refinement == "kmer" else None
     with atomic_folder(output, force=force) as folder:
         with (
             open_stream(sources, recipe, table, sites, label=config.label, sample=config.sample) as stream,

@@ -11,10 +11,11 @@ direction of the sequence (for RNA the raw signal reversed), relative to the win
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from leech.config import knob, to_mapping
+from leech.config import build, knob, to_mapping
 from leech.provenance import digest_of
 
 RECIPE_VERSION = 1
@@ -38,6 +39,7 @@ _AS_BEFORE: dict[str, Any] = {
     "dwell_offset": 0,
     "mask_sequence": "none",
     "refinement": "none",
+    "indels": False,
 }
 """Fields that came after recipes were first written, with the value that means what was done until then. At that value a
 field is no part of the digest, so that older corpora and models stay what they are."""
@@ -124,10 +126,15 @@ class Recipe:
     reverse_signal: bool = knob(
         True, help="Signal runs 3'->5' in time, as for direct RNA; --no-reverse-signal for DNA."
     )
-    refinement: Literal["none", "kmer"] = knob(
-        "none",
-        help="Move base boundaries around the focus to where the current fits the k-mer table's levels best; "
-        "needs a k-mer table.",
+    refinement: Literal["none", "step", "kmer"] = knob(
+        "step",
+        help="Where base boundaries around the focus lie: where the move table has them; where the current steps, within "
+        "two blocks behind that; or where the current fits the levels of the k-mer table best, which needs one.",
+    )
+    indels: bool = knob(
+        True,
+        expose=False,
+        help="Whether the chunks say which bases around the focus the alignment deletes, and behind which it inserts.",
     )
     kmer_table_sha256: str | None = knob(
         None, expose=False, help="Digest of the k-mer level table's text, when expected levels are part of the chunks."
@@ -222,6 +229,14 @@ class Recipe:
     def num_feature_bases(self) -> int:
         """Number of bases with level features."""
         return self.feature_end - self.feature_start + 1
+
+    @classmethod
+    def stored(cls, content: Mapping[str, Any], source: str) -> Recipe:
+        """Return a recipe that was written down, when some fields of today may not have been there.
+
+        :raises ConfigError: content that is no recipe; ``source`` names the file.
+        """
+        return build(cls, {**_AS_BEFORE, **content}, source=source)
 
     def digest(self) -> str:
         """Return ``sha256:<hex>`` over the canonical JSON of the recipe version and all fields.

@@ -266,7 +266,7 @@ def _read(folder: Path) -> tuple[ModelBundle, dict[str, Any]]:
 
     try:
         document = build(_Document, content, source=str(path))
-        recipe = build(Recipe, document.recipe, source=str(path))
+        recipe = Recipe.stored(document.recipe, str(path))
         spec = parse_form(document.architecture, source=str(path))
     except LeechError as error:
         raise InputError(error.message, hint=_DAMAGED) from error

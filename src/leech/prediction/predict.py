@@ -253,7 +253,7 @@ class _Run:
         self._agreement = Agreement(loaded.bundle, stream)
         self.counts, self.tally = Counts(), Tally()
         self.histogram: NDArray[np.int64] = np.zeros(256, dtype=np.int64)
-        self.refinement = None if loaded.bundle.recipe.refinement == "none" else RefinementTally()
+        self.refinement = RefinementTally() if loaded.bundle.recipe.refinement == "kmer" else None
         self._bam: CallBam | None = None
         self._tables: CallTables | None = None
         if partial.bam is not None:
