@@ -7,10 +7,10 @@ import pytest
 
 from leech.data.moves import (
     DELETED,
-    INSERTED_BEHIND,
     INDEL_NONE,
     INDEL_PARTIAL,
     INDEL_PRESENT,
+    INSERTED_BEHIND,
     Alignments,
     ReadBounds,
     bounds_in_sequence,

@@ -19,7 +19,6 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from leech.config import build
 from leech.data.levels import KmerTable
 from leech.data.manifest import Manifest, Source, read_manifest, write_manifest
 from leech.data.recipe import CONTEXT_BASES, Recipe
