@@ -178,7 +178,7 @@ class Model:
     @property
     def labels(self) -> tuple[str, str]:
         """Names of the states: negative, positive."""
-        return self.bundle.labels
+        return self.bundle.two_labels
 
     @property
     def threshold_cl(self) -> int:
@@ -244,7 +244,7 @@ class Model:
         verdicts = decide(p, found["junction_indel"], rules)
         called = verdicts.reasons == ""
         return Calls(
-            self.bundle.positive_label,
+            self.labels[1],
             _ids(found["read_id"]),
             np.array(corpus.categories["reference"], dtype=object)[found["reference"]],
             p,
@@ -271,7 +271,7 @@ class Model:
                     counts.add_all(scored.batch.outcomes)
             stream.settle(counts, sum(call.probability is not None for call in calls))
         return Calls(
-            self.bundle.positive_label,
+            self.labels[1],
             np.array([call.read_id for call in calls], dtype=object),
             np.array([call.reference for call in calls], dtype=object),
             np.array([np.nan if call.probability is None else call.probability for call in calls]),

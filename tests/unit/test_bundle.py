@@ -186,7 +186,7 @@ def test_a_description_that_is_none_is_refused_by_file(model: Path, text: str) -
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda m: m.update(schema_version=2), "has schema version 2; this leech reads 1"),
+        (lambda m: m.update(schema_version=3), "has schema version 3; this leech reads 1 and 2"),
         (lambda m: m.update(note="x"), "unknown key 'note'"),
         (lambda m: m.pop("labels"), "'labels': field required"),
         (lambda m: m.update(labels=["charged"]), "'labels"),

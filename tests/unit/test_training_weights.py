@@ -17,7 +17,7 @@ from leech.data.corpus import Corpus
 from leech.models.noise import Draw
 from leech.training.checks import examine
 from leech.training.config import TrainConfig
-from leech.training.task import ClassificationTask
+from leech.training.task import ClassificationTask, make_task
 from leech.training.world import World
 from planted import STAMP, planted_chunks, write_chunks
 
@@ -49,7 +49,7 @@ def task(folder: Path, weights: list[str], **values: object) -> ClassificationTa
     config = build(MergeConfig, {"positive_label": "charged", "split": [0.5, 0.5, 0.0], "weight": given})
     merge(sources, config, folder / "merged", force=False, stamp=STAMP)
     corpus = Corpus.open(folder / "merged")
-    return ClassificationTask(corpus, examine(corpus, None), Certain(), (), build(TrainConfig, values))
+    return make_task(corpus, examine(corpus, None), Certain(), (), build(TrainConfig, values))
 
 
 def sums(work: ClassificationTask) -> tuple[float, float]:
@@ -124,7 +124,7 @@ def test_a_group_of_one_class_is_named_where_both_are_to_be_drawn_equally_often(
     def said(**values: object) -> str:
         caplog.clear()
         with caplog.at_level("WARNING", logger="leech"):
-            ClassificationTask(corpus, states, Certain(), (), build(TrainConfig, values))
+            make_task(corpus, states, Certain(), (), build(TrainConfig, values))
         return caplog.text
 
     assert "reference have one class only" in (found := said(oversample_minority=True, balance_by="reference"))

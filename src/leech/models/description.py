@@ -49,9 +49,7 @@ class ModelDescription:
         overview = [
             ("path", str(self.path)),
             ("architecture", f"{bundle.spec.name}: {bundle.spec.description}"),
-            ("labels", f"{bundle.labels[0]} (negative), {bundle.labels[1]} (positive)"),
-            ("called positive", f"cl >= {bundle.threshold_cl} ({bundle.operating_point.source})"),
-            *_achieved_rows(bundle.operating_point),
+            *_label_rows(bundle),
             ("calibration", "none" if bundle.calibration is None else bundle.calibration.describe()),
             ("parameters", str(sum(self.parameters.values()))),
             *((f"  {name}", str(number)) for name, number in self.parameters.items()),
@@ -97,6 +95,19 @@ def _words(value: Any) -> str:
             return f"{len(value)}: {', '.join(map(_words, value[:3]))}, ... (all with --json)"
         return ", ".join(map(_words, value))
     return str(value)
+
+
+def _label_rows(bundle: ModelBundle) -> list[tuple[str, str]]:
+    """Return what is told apart, and when which is called."""
+    point = bundle.operating_point
+    if point is None:
+        return [("labels", ", ".join(bundle.labels)), ("called", "the most probable label")]
+    negative, positive = bundle.labels
+    return [
+        ("labels", f"{negative} (negative), {positive} (positive)"),
+        ("called positive", f"cl >= {point.threshold_cl} ({point.source})"),
+        *_achieved_rows(point),
+    ]
 
 
 def _achieved_rows(point: OperatingPoint) -> list[tuple[str, str]]:

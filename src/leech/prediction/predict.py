@@ -203,7 +203,7 @@ def predict_run(
             path=output,
             tables_written=files.tables,
             counts=run.counts,
-            labels=bundle.labels,
+            labels=bundle.two_labels,
             rules=rules,
             summarised=Summarised(run.tally, groups, corrections, config.min_depth),
             histogram=tuple(run.histogram.tolist()),

@@ -228,7 +228,7 @@ def predict_samples(
     }
     return SamplesResult(
         path=output,
-        labels=bundle.labels,
+        labels=bundle.two_labels,
         finished=finished,
         earlier=tuple(earlier),
         failed=failed,

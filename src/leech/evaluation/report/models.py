@@ -378,7 +378,7 @@ def training_section(history: Sequence[Mapping[str, Any]], model: Mapping[str, A
             "Ranking of the validation reads",
             "area under the curve",
             history,
-            ("validation_auroc", "validation_auprc_positive", "validation_auprc_negative"),
+            ("validation_auroc", "validation_auprc", "validation_auprc_positive", "validation_auprc_negative"),
             model,
         ),
     ]

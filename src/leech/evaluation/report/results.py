@@ -25,6 +25,7 @@ from leech.data.reasons import NOT_A_LOSS, USED
 from leech.errors import InputError
 from leech.evaluation.intervals import Interval, wilson
 from leech.evaluation.report.form import require_form
+from leech.evaluation.scores import refuse_class_scores
 from leech.provenance import distinct_names
 
 NUM_LEVELS = 256
@@ -183,6 +184,11 @@ def read_metrics(paths: Sequence[Path]) -> list[Judged]:
     judged = []
     for path, name in zip(paths, distinct_names(paths, ".json"), strict=True):
         content = read_json(path, "metrics")
+        if content.get("format") == "leech-class-metrics":
+            raise InputError(
+                f"Metrics '{path}' are of a model of more than two states, which the page does not show.",
+                hint="'leech eval test' shows them as tables; leave them out here.",
+            )
         if content.get("format") != "leech-metrics":
             raise InputError(
                 f"'{path}' holds no metrics (format {content.get('format')!r}, expected 'leech-metrics').",
@@ -261,6 +267,7 @@ def table_rows(path: Path, columns: Sequence[str]) -> Iterator[dict[str, str]]:
         with open_to_read(path) as file:
             table = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE, strict=True)
             missing = [name for name in columns if name not in (table.fieldnames or [])]
+            refuse_class_scores(path, missing, table.fieldnames or [])
             if missing:
                 raise InputError(f"Table '{path}' has no column '{missing[0]}'.", hint="It must be as leech wrote it.")
             for row in table:

@@ -152,6 +152,9 @@ def _read_calibration(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     content = read_json(path, "the record of a calibration")
+    if content.get("format") == "leech-class-calibration":
+        # Of more than two states, whose probabilities have no place among the figures.
+        return {}
     require_form(content, path)
     return content
 
