@@ -65,7 +65,10 @@ def fit(method: ClassMethod, reads: LabelledClasses) -> ClassCalibration:
 
     num_classes = reads.logits.shape[1]
     if (reads.counts == 0).any():
-        raise InputError("A calibration is fitted to reads of all states, and some have none.")
+        raise InputError(
+            "A calibration is fitted to reads of all states, and some have none.",
+            hint="Add reads of every label to the calibration split.",
+        )
     targets, num_scales = _targets(reads), 1 if method == "temperature" else num_classes
     # Without offsets for a temperature; of a vector the last one is 0, since the same number on all of them changes nothing.
     num_offsets = 0 if method == "temperature" else num_classes - 1
