@@ -21,7 +21,7 @@ from leech.models.calibration import Calibration
 from leech.models.inference import Predictor
 from leech.models.spec import build_network, load_architecture
 from leech.prediction.config import PredictConfig
-from leech.prediction.predict import predict, predict_run
+from leech.prediction.predict import Caller, predict, predict_run
 from leech.provenance import Stamp
 from tiny_run import TinyRecord, ramp, read_id, write_run
 
@@ -82,7 +82,7 @@ def run(model, sources, output, *, force=False, clock=None, progress=None, **con
     settings = build(PredictConfig, {"device": "cpu", **config})
     shown = {"force": force, "progress": progress or SilentProgress(), "stamp": STAMP}
     if clock is not None:
-        return predict_run(model, sources, settings, output, identity=None, clock=clock, **shown)
+        return predict_run(Caller.load(model, settings), sources, settings, output, identity=None, clock=clock, **shown)
     return predict(model, sources, settings, output, **shown)
 
 
