@@ -26,9 +26,10 @@ from leech.data.corpus import SPLITS, Corpus
 from leech.data.pod5 import unpack_read_ids
 from leech.data.recipe import Recipe
 from leech.errors import ConfigError
-from leech.evaluation.evaluate import require_same_recipe, score_model
+from leech.evaluation.evaluate import compare_with_learnt, require_same_recipe, score_model
 from leech.models.bundle import ModelBundle, load_bundle
 from leech.models.device import choose_device
+from leech.models.learnt import Overlap, warn_if_learnt
 from leech.prediction.calls import Call, CallRules, decide
 from leech.prediction.config import PredictConfig
 from leech.prediction.run import Run, open_run
@@ -53,6 +54,7 @@ class Calls:
     :ivar cl: what the ``cl`` tag holds, int16; -1 without a call.
     :ivar state: name of the state called; empty without a call.
     :ivar reason: why there is no call; empty for a call.
+    :ivar learnt: whether the model learnt from these reads, as ``state`` (yes, no or unknown) and the numbers behind it.
     """
 
     positive_label: str
@@ -62,6 +64,7 @@ class Calls:
     cl: NDArray[np.int16]
     state: NDArray[np.object_]
     reason: NDArray[np.object_]
+    learnt: Overlap
 
     def __len__(self) -> int:
         return len(self.read_id)
@@ -240,6 +243,8 @@ class Model:
         require_same_recipe(self.recipe, corpus, self.path)
         rows, device = corpus.rows(split), choose_device(config.device)
         p = score_model(self._loaded, corpus, rows, config.batch_size, device, on_batch=lambda number: None).p
+        overlap = compare_with_learnt(self._loaded, corpus, rows, split)
+        warn_if_learnt(overlap)
         found = corpus.gather(rows, ["read_id", "reference", "junction_indel"])
         verdicts = decide(p, found["junction_indel"], rules)
         called = verdicts.reasons == ""
@@ -251,6 +256,7 @@ class Model:
             np.where(called, verdicts.likelihoods.astype(np.int16), np.int16(-1)),
             np.where(called, np.array(self.labels, dtype=object)[verdicts.positive.astype(np.int64)], ""),
             verdicts.reasons.astype(object),
+            overlap,
         )
 
     def _of_run(self, sources: ReadSources, config: PredictConfig, rules: CallRules) -> Calls:
@@ -259,7 +265,8 @@ class Model:
             open_run(self.path, self.recipe, sources) as stream,
             SilentProgress().task("predict", unit="reads") as task,
         ):
-            Run(self._loaded, rules, stream).go(config, lambda _, call: calls.append(call), task, time.monotonic)
+            whole = Run(self._loaded, rules, stream)
+            whole.go(config, lambda _, call: calls.append(call), task, time.monotonic)
         return Calls(
             self.bundle.positive_label,
             np.array([call.read_id for call in calls], dtype=object),
@@ -268,6 +275,7 @@ class Model:
             np.array([-1 if call.likelihood is None else call.likelihood for call in calls], dtype=np.int16),
             np.array(["" if call.positive is None else self.labels[call.positive] for call in calls], dtype=object),
             np.array([call.reason for call in calls], dtype=object),
+            whole.learnt,
         )
 
 

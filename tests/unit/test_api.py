@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import json
 import subprocess
 import sys
 
@@ -19,6 +20,7 @@ from leech.data.prepare import prepare
 from leech.data.recipe import Recipe
 from leech.errors import ConfigError, InputError, MismatchError
 from leech.models.bundle import ModelBundle, save_bundle
+from leech.models.learnt import Learnt
 from leech.models.spec import build_network, load_architecture
 from leech.prediction.config import PredictConfig
 from leech.prediction.predict import predict
@@ -144,6 +146,25 @@ def test_calls_of_a_corpus_are_those_of_its_run(model_path, sources, corpus_path
             assert values.tolist() == expected.tolist(), name
     again = model.predict(leech.open_corpus(corpus_path), batch_size=3)
     assert again.cl.tolist() == of_corpus.cl.tolist()
+
+
+def test_reads_that_the_model_learnt_from_are_told_of_in_files_and_in_python(sources, corpus_path, tmp_path, caplog):
+    corpus = leech.open_corpus(corpus_path).corpus
+    parents = corpus.column("parent_id")
+    for name, learnt, expected in (
+        ("half", Learnt.of(parents[:5], ["another"]), {"state": "yes", "num_compared": 11, "num_found": 5}),
+        ("none", Learnt.of(parents[:5] ^ 1, ["run-of-FC1"]), {"state": "no", "num_compared": 11, "num_found": 0}),
+    ):
+        model = make_model(tmp_path / name, learnt.to_mapping())
+        learnt.save(model)
+        caplog.clear()
+        written(tmp_path / f"{name}-tables", sources, model)
+        record = json.loads((tmp_path / f"{name}-tables" / "s.predict.json").read_text())
+        assert record["learnt_from"] == expected
+        for calls in (call(model, sources), leech.load_model(model, device="cpu").predict(corpus_path)):
+            assert calls.learnt.to_mapping() == expected
+        told = "The model learnt from 5 of the 11 reads that could be compared"
+        assert caplog.text.count(told) == (3 if expected["state"] == "yes" else 0)
 
 
 def test_options_reach_their_effect_on_runs_and_corpora(model_path, sources, corpus_path):

@@ -24,6 +24,7 @@ from leech.evaluation.report.charts import Axes, HeatCell, Line, curves, dot, he
 from leech.evaluation.report.results import calls_by_read, read_metrics, read_samples, read_scores
 from leech.evaluation.report.signal import view_by_call
 from leech.evaluation.report.write import report
+from leech.models.learnt import Overlap
 from leech.provenance import Stamp
 from results_files import SUMMARY, metrics_content, put_sample, put_table
 
@@ -92,7 +93,8 @@ def test_samples_and_fractions_are_those_of_the_tables(tmp_path):
     downloads = page.downloads()
     # 40 of 120 called; Wilson's interval of 40/120: 0.2553 to 0.4217. 8 of 128 reads on references have no call.
     assert downloads["samples.tsv"][1] == [
-        "one", "0.3333", "0.2553", "0.4217", "0.4200", "0.3000", "0.5500", "40", "80", "8", "0.0625", "135", "200"
+        "one", "0.3333", "0.2553", "0.4217", "0.4200", "0.3000", "0.5500", "40", "80", "8", "0.0625", "135", "200",
+        "unknown",
     ]  # fmt: skip
     assert downloads["samples.tsv"][0][4:7] == ["error_corrected", "error_corrected_low", "error_corrected_high"]
     assert downloads["samples.tsv"][1] in page.rows
@@ -140,6 +142,54 @@ def test_a_fraction_corrected_by_equal_call_rates_is_not_shown_twice(tmp_path, r
     (sample,) = read_samples([tmp_path / "t"])
     assert sample.references[0].best[0] == shown
     assert ("no_call_corrected" in sample.references[0].corrected) == (rates[0] != rates[1])
+
+
+def test_the_page_says_which_samples_the_model_learnt_from_and_which_nobody_knows_of(tmp_path):
+    overlaps = {
+        "one": Overlap("yes", 40, 30),
+        "two": Overlap("no", 40, 0),
+        "three": Overlap("unknown", 5, 0),
+        "old": None,
+    }
+    for name, overlap in overlaps.items():
+        put_sample(tmp_path / "t", name, REFERENCES)
+        path = tmp_path / "t" / f"{name}.predict.json"
+        if overlap is not None:
+            path.write_text(json.dumps({**json.loads(path.read_text()), "learnt_from": overlap.to_mapping()}))
+    _, page = made(tmp_path, calls=[tmp_path / "t"])
+    assert {row[0]: row[-1] for row in page.downloads()["samples.tsv"]} == {
+        "sample": "model learnt from its reads",
+        "one": "yes: 30 of 40 reads compared",
+        "two": "no",
+        "three": "unknown: none of 5 reads compared",
+        "old": "unknown",
+    }
+    warnings = [words for words in page.words if words.startswith("The model learnt from reads behind these")]
+    assert all("by them: one (30 of 40 reads compared). It calls" in words for words in warnings)
+    # Over the samples, the dots, the heat map and the histograms of scores.
+    assert [words.split(",")[0].rsplit(" ", 1)[-1] for words in warnings] == ["fractions"] * 3 + ["scores"]
+    assert sum("is not known of old, three:" in words for words in page.words) == 1
+
+
+@pytest.mark.parametrize(
+    ("overlap", "words"),
+    [(Overlap("yes", 40, 30), "yes: 30 of 40 reads compared"), (Overlap("no", 40, 0), "no"), (None, "unknown")],
+)
+def test_the_page_says_of_figures_whether_the_model_learnt_from_their_reads(tmp_path, overlap, words):
+    changes = {} if overlap is None else {"learnt_from": overlap.to_mapping()}
+    _, page = made(tmp_path, metrics=[put_metrics(tmp_path / "m.json", **changes)])
+    assert ["model learnt from these reads", words] in page.rows
+    warned = [text for text in page.words if text.startswith("The model learnt from reads behind these")]
+    assert bool(warned) == (overlap is not None and overlap.state == "yes")
+    # Over every part with figures of these reads: metrics, groups, scores, curves and reliability.
+    assert len(warned) in (0, 5)
+    assert any("is not known of m:" in text for text in page.words) == (overlap is None)
+
+
+def test_a_record_that_does_not_say_whether_the_model_learnt_from_its_reads_is_damaged(tmp_path):
+    path = put_metrics(tmp_path / "m.json", learnt_from={"state": "never"})
+    with pytest.raises(InputError, match="is damaged: learnt_from"):
+        read_metrics([path])
 
 
 def test_raw_cells_among_corrected_ones_stand_in_brackets(tmp_path):

@@ -26,6 +26,7 @@ from leech.data.reasons import Counts
 from leech.data.refine import RefinementTally
 from leech.data.stream import ReadStream
 from leech.models.bundle import LoadedModel, load_bundle
+from leech.models.learnt import Overlap
 from leech.prediction.calls import Call, CallRules
 from leech.prediction.config import PredictConfig
 from leech.prediction.controls import Controls, read_controls
@@ -49,6 +50,7 @@ class PredictResult:
     :ivar histogram: called reads by ``cl``, 256 counts.
     :ivar bad_files: POD5 files that could not be read; their reads have no call.
     :ivar num_files: of all POD5 files, the bad ones too.
+    :ivar learnt: whether the model learnt from the reads.
     """
 
     path: Path
@@ -61,6 +63,7 @@ class PredictResult:
     bad_files: Sequence[BadFile]
     num_files: int
     refinement: RefinementTally | None
+    learnt: Overlap
 
     @property
     def threshold(self) -> int:
@@ -92,6 +95,7 @@ class PredictResult:
             "min_confidence": self.rules.min_confidence or None,
             "abstain_junction_indel": self.rules.needs_clean_junction,
             "unreadable_pod5": {str(file.path): file.why for file in self.bad_files},
+            "learnt_from": self.learnt.to_mapping(),
             "corrections": self.summarised.corrections.to_mapping(),
             "references": list(self._references()),
         }
@@ -234,6 +238,7 @@ def predict_run(
             bad_files=stream.bad_files,
             num_files=stream.num_files,
             refinement=run.refinement,
+            learnt=run.learnt,
         )
         for level, path in partial.summaries.items():
             write_summary(path, result.summarised, level)

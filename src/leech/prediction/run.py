@@ -26,6 +26,7 @@ from leech.data.sites import sites_for_model
 from leech.data.stream import ReadStream, open_stream
 from leech.models.bundle import LoadedModel
 from leech.models.device import choose_devices
+from leech.models.learnt import Comparison, Overlap, warn_if_learnt
 from leech.prediction.agreement import Agreement, warn_about_new_references
 from leech.prediction.calls import Call, CallRules, judge
 from leech.prediction.config import PredictConfig
@@ -59,7 +60,7 @@ class Run:
 
     def __init__(self, loaded: LoadedModel, rules: CallRules, stream: ReadStream) -> None:
         self._loaded, self._rules, self._stream = loaded, rules, stream
-        self._agreement = Agreement(loaded.bundle, stream)
+        self._agreement, self._comparison = Agreement(loaded.bundle, stream), Comparison(loaded.learnt)
         self.counts, self.tally = Counts(), Tally()
         self.histogram: NDArray[np.int64] = np.zeros(256, dtype=np.int64)
         self.refinement = None if loaded.bundle.recipe.refinement == "none" else RefinementTally()
@@ -68,6 +69,11 @@ class Run:
     def called(self) -> set[str]:
         """References with a called read."""
         return {name for name, tally in self.tally.by_reference().items() if tally.num_called}
+
+    @property
+    def learnt(self) -> Overlap:
+        """Whether the model learnt from the reads that it was asked about."""
+        return self._comparison.result()
 
     def go(self, config: PredictConfig, take: TakeCall, task: Task, clock: Callable[[], float]) -> None:
         """Read and call everything, and judge whether it is complete and to be believed.
@@ -99,6 +105,7 @@ class Run:
         if self.refinement is not None:
             self.refinement.refuse_harm()
         warn_about_new_references(self.called, self._loaded.bundle)
+        warn_if_learnt(self.learnt)
 
     def _hand_on(self, scored: ScoredBatch, take: TakeCall) -> None:
         outcomes = []
@@ -110,6 +117,7 @@ class Run:
             outcomes.append(call.reason or USED)
         self.counts.add_all(outcomes)
         self._agreement.see(scored.batch)
+        self._comparison.see(scored.batch.cut.chunks.columns["parent_id"], scored.batch.cut.sample_rates)
         if self.refinement is not None:
             self.refinement.merge(scored.batch.cut.refinement)
 
