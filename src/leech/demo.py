@@ -95,7 +95,7 @@ def _run(config: DemoConfig, work: Path, progress: Progress, stamp: Stamp) -> li
     from leech.evaluation.config import EvalConfig
     from leech.evaluation.evaluate import evaluate
     from leech.prediction.config import PredictConfig
-    from leech.prediction.predict import predict
+    from leech.prediction.predict import PredictResult, predict
     from leech.training.config import TrainConfig
     from leech.training.train import train
 
@@ -148,6 +148,7 @@ def _run(config: DemoConfig, work: Path, progress: Progress, stamp: Stamp) -> li
         progress=progress,
         stamp=stamp,
     )
+    assert isinstance(prediction, PredictResult), "the demo's model tells two states apart"
     return _compare(work, evaluation, prediction)
 
 

@@ -41,7 +41,7 @@ class Echo:
         self.asked, self.threads, self.failure = [], set(), failure
         self.delay, self.num_threads = delay, set()
 
-    def positive_probability(self, inputs, calibration):
+    def probabilities(self, inputs, calibration):
         assert calibration == "the model's"
         if self.failure is not None:
             raise self.failure

@@ -20,6 +20,7 @@ from leech.config import build, to_mapping
 from leech.data.recipe import Recipe
 from leech.errors import ConfigError, InputError, LeechError, MismatchError
 from leech.models.calibration import AnyCalibration, Calibration, ClassCalibration
+from leech.models.learnt import Learnt
 from leech.provenance import digest_of, read_description
 
 if TYPE_CHECKING:
@@ -198,10 +199,14 @@ def require_two_states(bundle: ModelBundle, folder: Path, what: str) -> None:
 
 
 class LoadedModel(NamedTuple):
-    """A model ready to be asked: its network is in evaluation mode, on the CPU."""
+    """A model ready to be asked: its network is in evaluation mode, on the CPU.
+
+    :ivar learnt: what it tells of the reads that it learnt from.
+    """
 
     bundle: ModelBundle
     network: Network
+    learnt: Learnt
 
 
 @dataclass(frozen=True)
@@ -423,4 +428,4 @@ def load_bundle(folder: Path) -> LoadedModel:
             hint=_DAMAGED,
         )
     network.load_state_dict(state, strict=True)
-    return LoadedModel(bundle, network.eval())
+    return LoadedModel(bundle, network.eval(), Learnt.load(folder, bundle.training))

@@ -76,9 +76,10 @@ class Predictor:
         assert len(result) == len(inputs.signal)
         return np.asarray(result)
 
-    def positive_probability(self, inputs: Inputs, calibration: AnyCalibration | None) -> NDArray[np.float64]:
-        """Return P(positive) of each chunk by a network with one logit, float64 (n,).
+    def probabilities(self, inputs: Inputs, calibration: AnyCalibration | None) -> NDArray[np.float64]:
+        """Return P(positive) of each chunk by a network with one logit, float64 (n,), else that of every class, (n, K).
 
         :param calibration: the model's own; None gives the raw probabilities. Without a default, so that none is forgotten.
         """
-        return positive_probability(self.logits(inputs)[:, 0], calibration)
+        logits = self.logits(inputs)
+        return calibrated(logits[:, 0] if logits.shape[1] == 1 else logits, calibration)

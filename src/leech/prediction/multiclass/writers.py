@@ -55,12 +55,19 @@ def comment_on_labels(program: str, labels: Sequence[str]) -> str:
 
 
 class ClassBam(TaggedBam):
-    """The BAM of a run, with the labels called; see :class:`leech.prediction.writers.TaggedBam`.
+    """The BAM of a run, with the labels called; see :class:`leech.prediction.writers.TaggedBam`."""
 
-    :ivar labels: of the model.
-    """
-
-    labels: Sequence[str] = ()
+    def __init__(
+        self,
+        path: Path,
+        name: Path,
+        header: pysam.AlignmentHeader,
+        labels: Sequence[str],
+        *,
+        must_be_sorted: bool = False,
+    ) -> None:
+        super().__init__(path, name, header, must_be_sorted=must_be_sorted)
+        self._labels = labels
 
     def write(self, record: pysam.AlignedSegment, call: ClassCall) -> None:
         """Write a record with its call; earlier tags are replaced or taken away, and counted.
@@ -69,7 +76,7 @@ class ClassBam(TaggedBam):
         """
         earlier = any(record.has_tag(tag) for tag in (STATE_TAG, PROBABILITIES_TAG))
         if call.state is not None and call.probabilities is not None:
-            record.set_tag(STATE_TAG, self.labels[call.state], value_type="Z")
+            record.set_tag(STATE_TAG, self._labels[call.state], value_type="Z")
             record.set_tag(PROBABILITIES_TAG, array.array("B", np.rint(255 * call.probabilities).astype(int).tolist()))
         elif earlier:
             record.set_tag(STATE_TAG, None)
