@@ -84,9 +84,9 @@ def test_the_folder_says_what_it_is(model: Path, corpus: Path) -> None:
     assert set(content["training"]["validation"]) == {
         "loss", "auroc", "auprc", "balanced_accuracy", *(f"auroc_{label}" for label in LABELS)
     }  # fmt: skip
-    bundle, network = load_bundle(model)
-    assert network.output.out_features == 3
-    assert not bundle.has_two_states
+    loaded = load_bundle(model)
+    assert loaded.network.output.out_features == 3
+    assert not loaded.bundle.has_two_states
     rows = dict(row for row in describe(model).tables()[0].rows)
     assert (rows["labels"], rows["called"]) == ("none, strong, weak", "the most probable label")
     history = [json.loads(line) for line in (model / "history.jsonl").read_text().splitlines()]
@@ -165,11 +165,11 @@ def overconfident(model: Path, folder: Path) -> Path:
     """Write the model again with four times its logits; it calls as before, and says more than it knows."""
     from leech.models.bundle import save_bundle
 
-    bundle, network = load_bundle(model)
-    network.output.weight.data *= 4
-    network.output.bias.data *= 4
-    folder.mkdir()
-    save_bundle(bundle, network, folder)
+    loaded = load_bundle(model)
+    loaded.network.output.weight.data *= 4
+    loaded.network.output.bias.data *= 4
+    shutil.copytree(model, folder)
+    save_bundle(loaded.bundle, loaded.network, folder)
     return folder
 
 

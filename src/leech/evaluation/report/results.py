@@ -24,7 +24,7 @@ from leech.data.packed import open_to_read
 from leech.data.reasons import NOT_A_LOSS, USED
 from leech.errors import InputError
 from leech.evaluation.intervals import Interval, wilson
-from leech.evaluation.report.form import require_form
+from leech.evaluation.report.form import refuse_class_calls, refuse_class_metrics, require_form
 from leech.evaluation.scores import refuse_class_scores
 from leech.models.learnt import Overlap, read_overlap
 from leech.provenance import distinct_names
@@ -189,11 +189,7 @@ def read_metrics(paths: Sequence[Path]) -> list[Judged]:
     judged = []
     for path, name in zip(paths, distinct_names(paths, ".json"), strict=True):
         content = read_json(path, "metrics")
-        if content.get("format") == "leech-class-metrics":
-            raise InputError(
-                f"Metrics '{path}' are of a model of more than two states, which the page does not show.",
-                hint="'leech eval test' shows them as tables; leave them out here.",
-            )
+        refuse_class_metrics(content, path)
         if content.get("format") != "leech-metrics":
             raise InputError(
                 f"'{path}' holds no metrics (format {content.get('format')!r}, expected 'leech-metrics').",
@@ -304,6 +300,7 @@ def read_samples(folders: Sequence[Path]) -> list[Sample]:
     for folder in folders:
         found = _sample_names(folder)
         if not found:
+            refuse_class_calls(folder)
             raise InputError(
                 f"'{folder}' holds no table of calls by reference (<sample>.{_TABLES[0]}.tsv.gz).",
                 hint="Give a folder that 'leech predict --tables' wrote.",
