@@ -233,3 +233,21 @@ def test_comparing_and_reporting_refuse_it_in_words(model: Path, corpus: Path, t
     # Of the model itself, the training is shown.
     report(build(ReportConfig, {"model": model}), tmp_path / "page.html", force=False, stamp=STAMP)
     assert "validation auprc" in (tmp_path / "page.html").read_text()
+
+
+def test_steps_can_be_timed(corpus: Path) -> None:
+    from leech.training.benchmark import benchmark
+    from leech.training.config import BenchmarkConfig
+
+    config = build(BenchmarkConfig, {"device": "cpu", "steps": 1, "batch_size": 16})
+    assert benchmark(config, corpus, progress=SilentProgress()).timings[0].chunks_per_second > 0
+
+
+def test_what_suits_more_states_only_is_refused_of_two(tmp_path: Path) -> None:
+    from planted import write_planted
+
+    data = write_planted(tmp_path, (80, 80), split=(0.4, 0.2, 0.2, 0.2))  # type: ignore[arg-type]
+    model = trained(data, tmp_path / "model", epochs=1)
+    config = build(CalibrateConfig, {"device": "cpu", "method": "vector"})
+    with pytest.raises(ConfigError, match="--method vector is for models of more than two states"):
+        calibrate(model, data, config, tmp_path / "out", force=False, progress=SilentProgress(), stamp=STAMP)
