@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -98,3 +99,27 @@ def write_planted(
     merged = folder / "merged"
     merge(sources, config, merged, force=False, stamp=STAMP)
     return merged
+
+
+def write_states(
+    folder: Path,
+    strengths: Mapping[str, float],
+    count: int | Sequence[int] = 120,
+    *,
+    split: Sequence[float] = (0.6, 0.2, 0.2),
+    seed: int = 0,
+    recipe: Recipe = RECIPE,
+) -> Path:
+    """Write one library per label, with what is planted in it, and return the merged corpus, which has no positive label."""
+    counts = [count] * len(strengths) if isinstance(count, int) else count
+    sources = [
+        write_chunks(
+            folder / label,
+            planted_chunks(number, label=label, strength=strength, seed=1000 * seed + place, recipe=recipe),
+            recipe,
+        )
+        for place, ((label, strength), number) in enumerate(zip(strengths.items(), counts, strict=True))
+    ]
+    config = build(MergeConfig, {"split": list(split), "seed": seed})
+    merge(sources, config, folder / "merged", force=False, stamp=STAMP)
+    return folder / "merged"

@@ -2,37 +2,40 @@
 
 Hides: which functions, in which order, a notebook would have to call. Belongs here: what somebody asks of one model or one
 corpus interactively, as numpy arrays and data frames; whatever writes files is a command's function (see ``docs/api.md``).
-Invariants: calls are those of ``leech predict`` with the same options, read by read; results are held in memory, about 300
-bytes per read.
+Invariants: calls of a run come out of the loop that ``leech predict`` writes files from, with its warnings and errors; results
+are held in memory, about 300 bytes per read.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from leech.config import build
+from leech.console import SilentProgress
 from leech.data.batches import iterate_batches
 from leech.data.config import ReadSources
 from leech.data.corpus import SPLITS, Corpus
 from leech.data.pod5 import unpack_read_ids
-from leech.data.reasons import Counts
 from leech.data.recipe import Recipe
 from leech.errors import ConfigError
-from leech.evaluation.evaluate import require_same_recipe, score_model
+from leech.evaluation.evaluate import compare_with_learnt, require_same_recipe, score_model
 from leech.models.bundle import ModelBundle, load_bundle
 from leech.models.device import choose_device
-from leech.prediction.calls import Call, CallRules, decide, judge
+from leech.models.learnt import Overlap, warn_if_learnt
+from leech.prediction.calls import Call, CallRules, decide
 from leech.prediction.config import PredictConfig
-from leech.prediction.predict import open_run
-from leech.prediction.scoring import replicas, scored_batches
+from leech.prediction.multiclass.calls import ClassCall, ClassRules
+from leech.prediction.multiclass.calls import decide as decide_classes
+from leech.prediction.multiclass.run import ClassRun
+from leech.prediction.run import CallLoop, Run, open_run
 
 if TYPE_CHECKING:
     import pandas
@@ -50,27 +53,46 @@ class Calls:
 
     :ivar read_id: text.
     :ivar reference: name; empty where unmapped.
-    :ivar p: probability of ``positive_label``, float64; NaN where the network was not asked.
-    :ivar cl: what the ``cl`` tag holds, int16; -1 without a call.
+    :ivar labels: names of the states: negative and positive, or all of more than two.
+    :ivar p: probability of the positive label, float64 (n,), or of each of K > 2 labels, (n, K); NaN where the network was not
+        asked.
+    :ivar cl: what the ``cl`` tag holds, int16; -1 without a call, and of more than two states.
     :ivar state: name of the state called; empty without a call.
     :ivar reason: why there is no call; empty for a call.
+    :ivar learnt: whether the model learnt from these reads, as ``state`` (yes, no or unknown) and the numbers behind it.
     """
 
-    positive_label: str
+    labels: tuple[str, ...]
     read_id: NDArray[np.object_]
     reference: NDArray[np.object_]
     p: NDArray[np.float64]
     cl: NDArray[np.int16]
     state: NDArray[np.object_]
     reason: NDArray[np.object_]
+    learnt: Overlap
 
     def __len__(self) -> int:
         return len(self.read_id)
 
+    @property
+    def positive_label(self) -> str | None:
+        """The label whose probability ``p`` is; None of more than two."""
+        return self.labels[1] if len(self.labels) == 2 else None
+
     def columns(self) -> dict[str, Array]:
-        """Return the arrays by name."""
-        names = ("read_id", "reference", "p", "cl", "state", "reason")
-        return {name: getattr(self, name) for name in names}
+        """Return the arrays by name; of more than two states there is a ``p_<label>`` for each, and no ``cl``."""
+        scores: dict[str, Array]
+        if self.positive_label is not None:
+            scores = {"p": self.p, "cl": self.cl}
+        else:
+            scores = {f"p_{label}": column for label, column in zip(self.labels, self.p.T, strict=True)}
+        return {
+            "read_id": self.read_id,
+            "reference": self.reference,
+            **scores,
+            "state": self.state,
+            "reason": self.reason,
+        }
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return a data frame; needs pandas, which leech does not bring along."""
@@ -176,14 +198,15 @@ class Model:
         return self.bundle.recipe
 
     @property
-    def labels(self) -> tuple[str, str]:
-        """Names of the states: negative, positive."""
+    def labels(self) -> tuple[str, ...]:
+        """Names of the states: negative and positive, or all of more than two."""
         return self.bundle.labels
 
     @property
-    def threshold_cl(self) -> int:
-        """Smallest ``cl`` that is called positive, where no other is asked for."""
-        return self.bundle.threshold_cl
+    def threshold_cl(self) -> int | None:
+        """Smallest ``cl`` that is called positive, where no other is asked for; None of more than two states."""
+        point = self.bundle.operating_point
+        return None if point is None else point.threshold_cl
 
     @cached_property
     def num_parameters(self) -> int:
@@ -209,12 +232,17 @@ class Model:
         :param options: of ``leech predict``, by their names in ``PredictConfig``, such as ``threshold``, ``min_confidence``,
             ``workers``, ``batch_size``.
         :raises ConfigError: neither a corpus nor a run, or both; unknown options, and those that only files can answer.
-        :raises MismatchError: a corpus cut by another recipe, or reads that contradict the recipe's frame.
+        :raises MismatchError: a corpus cut by another recipe, reads that contradict the recipe's frame, or a refinement that
+            lowers their fit to the levels.
         :raises InputError: files that cannot be used, or no read that could be called.
         """
         run = {"pod5": pod5, "bam": bam, "reference": reference}
         config = _options(options, self._device)
-        rules = CallRules.of(config, self.bundle.threshold_cl)
+        rules = (
+            CallRules.of(config, self.bundle.threshold_cl)
+            if self.bundle.has_two_states
+            else ClassRules.of(config, self.bundle)
+        )
         if corpus is not None:
             if any(value is not None for value in run.values()):
                 raise ConfigError(
@@ -236,49 +264,78 @@ class Model:
         sources = {"pod5": [Path(path) for path in paths], "bam": Path(bam or ""), "reference": Path(reference or "")}
         return self._of_run(build(ReadSources, sources), config, rules)
 
-    def _of_corpus(self, corpus: Corpus, split: str | None, config: PredictConfig, rules: CallRules) -> Calls:
+    def _of_corpus(
+        self, corpus: Corpus, split: str | None, config: PredictConfig, rules: CallRules | ClassRules
+    ) -> Calls:
         require_same_recipe(self.recipe, corpus, self.path)
         rows, device = corpus.rows(split), choose_device(config.device)
         p = score_model(self._loaded, corpus, rows, config.batch_size, device, on_batch=lambda number: None).p
+        overlap = compare_with_learnt(self._loaded, corpus, rows, split)
+        warn_if_learnt(overlap)
         found = corpus.gather(rows, ["read_id", "reference", "junction_indel"])
-        verdicts = decide(p, found["junction_indel"], rules)
-        called = verdicts.reasons == ""
+        likelihoods = np.full(len(rows), -1, dtype=np.int16)
+        if isinstance(rules, CallRules):
+            verdicts = decide(p, found["junction_indel"], rules)
+            states, reasons = verdicts.positive.astype(np.int64), verdicts.reasons
+            likelihoods = verdicts.likelihoods.astype(np.int16)
+        else:
+            states, reasons = decide_classes(p, found["junction_indel"], rules)
+        called = reasons == ""
         return Calls(
-            self.bundle.positive_label,
+            self.labels,
             _ids(found["read_id"]),
             np.array(corpus.categories["reference"], dtype=object)[found["reference"]],
             p,
-            np.where(called, verdicts.likelihoods.astype(np.int16), np.int16(-1)),
-            np.where(called, np.array(self.labels, dtype=object)[verdicts.positive.astype(np.int64)], ""),
-            verdicts.reasons.astype(object),
+            np.where(called, likelihoods, np.int16(-1)),
+            np.where(called, np.array(self.labels, dtype=object)[states], ""),
+            reasons.astype(object),
+            overlap,
         )
 
-    def _of_run(self, sources: ReadSources, config: PredictConfig, rules: CallRules) -> Calls:
-        calls: list[Call] = []
-        counts = Counts()
-        with open_run(self.path, self.recipe, sources) as stream:
-            batches = scored_batches(
-                stream,
-                self._loaded,
-                replicas(self._loaded.network, [choose_device(config.device)]),
-                batch_records=config.batch_records,
-                workers=config.workers,
-                batch_size=config.batch_size,
-            )
-            with closing(batches):
-                for scored in batches:
-                    calls += [call for _, call in judge(scored.batch, scored.probabilities, rules)]
-                    counts.add_all(scored.batch.outcomes)
-            stream.settle(counts, sum(call.probability is not None for call in calls))
+    def _of_run(self, sources: ReadSources, config: PredictConfig, rules: CallRules | ClassRules) -> Calls:
+        rows: list[_Row] = []
+        with (
+            open_run(self.path, self.recipe, sources) as stream,
+            SilentProgress().task("predict", unit="reads") as task,
+        ):
+            whole: CallLoop[Any]
+            if isinstance(rules, CallRules):
+                whole = Run(self._loaded, rules, stream)
+            else:
+                whole = ClassRun(self._loaded, rules, stream)
+            whole.go(config, lambda _, call: rows.append(self._row(call)), task, time.monotonic)
         return Calls(
-            self.bundle.positive_label,
-            np.array([call.read_id for call in calls], dtype=object),
-            np.array([call.reference for call in calls], dtype=object),
-            np.array([np.nan if call.probability is None else call.probability for call in calls]),
-            np.array([-1 if call.likelihood is None else call.likelihood for call in calls], dtype=np.int16),
-            np.array(["" if call.positive is None else self.labels[call.positive] for call in calls], dtype=object),
-            np.array([call.reason for call in calls], dtype=object),
+            self.labels,
+            np.array([row.read_id for row in rows], dtype=object),
+            np.array([row.reference for row in rows], dtype=object),
+            np.array([row.p for row in rows], dtype=np.float64),
+            np.array([row.cl for row in rows], dtype=np.int16),
+            np.array([row.state for row in rows], dtype=object),
+            np.array([row.reason for row in rows], dtype=object),
+            whole.learnt,
         )
+
+    def _row(self, call: Call | ClassCall) -> _Row:
+        if isinstance(call, Call):
+            p: Any = np.nan if call.probability is None else call.probability
+            code: int | None = call.positive
+            likelihood = call.likelihood
+        else:
+            p = np.full(len(self.labels), np.nan) if call.probabilities is None else call.probabilities
+            code, likelihood = call.state, None
+        state = "" if code is None else self.labels[code]
+        return _Row(call.read_id, call.reference, p, -1 if likelihood is None else likelihood, state, call.reason)
+
+
+class _Row(NamedTuple):
+    """One record's part of :class:`Calls`."""
+
+    read_id: str
+    reference: str
+    p: Any
+    cl: int
+    state: str
+    reason: str
 
 
 def load_model(path: Path | str, device: str = "auto") -> Model:
@@ -299,7 +356,7 @@ def open_corpus(path: Path | str) -> OpenCorpus:
 
 _ANSWERED = frozenset(
     (
-        "device", "workers", "batch_size", "batch_records",
+        "device", "gpus", "workers", "batch_size", "batch_records",
         "threshold", "threshold_cl", "min_confidence", "abstain_junction_indel",
     )
 )  # fmt: skip

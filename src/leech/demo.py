@@ -95,7 +95,7 @@ def _run(config: DemoConfig, work: Path, progress: Progress, stamp: Stamp) -> li
     from leech.evaluation.config import EvalConfig
     from leech.evaluation.evaluate import evaluate
     from leech.prediction.config import PredictConfig
-    from leech.prediction.predict import predict
+    from leech.prediction.predict import PredictResult, predict
     from leech.training.config import TrainConfig
     from leech.training.train import train
 
@@ -148,6 +148,7 @@ def _run(config: DemoConfig, work: Path, progress: Progress, stamp: Stamp) -> li
         progress=progress,
         stamp=stamp,
     )
+    assert isinstance(prediction, PredictResult), "the demo's model tells two states apart"
     return _compare(work, evaluation, prediction)
 
 
@@ -166,6 +167,7 @@ def _compare(work: Path, evaluation: Evaluation, prediction: PredictResult) -> l
     from leech.data.corpus import Corpus
     from leech.data.pod5 import unpack_read_ids
     from leech.data.simulate.oracle import auroc
+    from leech.evaluation.summary import Metrics
 
     oracle = {**_truth(work / "charged"), **_truth(work / "uncharged")}
     corpus = Corpus.open(work / "corpus")
@@ -174,6 +176,7 @@ def _compare(work: Path, evaluation: Evaluation, prediction: PredictResult) -> l
     names = unpack_read_ids(columns["read_id"])
     test_charged = columns["label"] == corpus.labels.index("charged")
     best = auroc(test_charged, np.array([oracle[name][1] for name in names]))
+    assert isinstance(evaluation.metrics, Metrics), "the demo's model tells two states apart"
     found = evaluation.metrics.auroc.value
     assert found is not None, "a test split of two states has an AUROC"
 

@@ -313,11 +313,14 @@ def digest_of(content: Mapping[str, Any]) -> str:
     return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
 
-def read_description(path: Path, what: str, *, form: str, schema_version: int, remedy: str) -> dict[str, Any]:
+def read_description(
+    path: Path, what: str, *, form: str, schema_version: int | Sequence[int], remedy: str
+) -> dict[str, Any]:
     """Read the JSON file in which an artefact says what it is, and check that it is of this form and version.
 
     :param what: the artefact in words, ``corpus`` or ``model``.
     :param form: what its key ``format`` must say.
+    :param schema_version: that which is read, or all of those.
     :param remedy: what to do about another schema version.
     :raises InputError: unreadable, not JSON, another form or another version.
     """
@@ -328,10 +331,11 @@ def read_description(path: Path, what: str, *, form: str, schema_version: int, r
     found = content.get("format") if isinstance(content, dict) else None
     if found != form:
         raise InputError(f"'{path}' is not a leech {what} (format {found!r}, expected '{form}').")
-    if content.get("schema_version") != schema_version:
+    versions = [schema_version] if isinstance(schema_version, int) else schema_version
+    if content.get("schema_version") not in versions:
         raise InputError(
             f"{what.capitalize()} '{path.parent}' has schema version {content.get('schema_version')}; "
-            f"this leech reads {schema_version}.",
+            f"this leech reads {' and '.join(map(str, versions))}.",
             hint=remedy,
         )
     checked: dict[str, Any] = content

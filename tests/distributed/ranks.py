@@ -23,10 +23,10 @@ from leech.training.checks import examine
 from leech.training.config import TrainConfig
 from leech.training.loop import reproducible
 from leech.training.step import Share, SharePart, Stepper, epoch_shares
-from leech.training.task import ClassificationTask
+from leech.training.task import make_task
 from leech.training.world import World
 from numeric_column import add_numeric_column
-from planted import write_planted
+from planted import write_planted, write_states
 
 SMOOTH = """
 name = "smooth"
@@ -68,7 +68,15 @@ EVERYTHING = {
 
 def write_material(folder: Path, seed: int = 0) -> tuple[Path, Path]:
     """Write a corpus (36 and 54 training chunks, of which a third has no quality) and a network, and return their paths."""
-    data = write_planted(folder, (60, 90), strength=0.5, seed=seed)
+    return _with_quality(write_planted(folder, (60, 90), strength=0.5, seed=seed), folder)
+
+
+def write_three_states(folder: Path) -> tuple[Path, Path]:
+    """Write the like with three states, of 36, 30 and 24 training chunks."""
+    return _with_quality(write_states(folder, {"a": 0.0, "b": 1.0, "c": 2.0}, (60, 50, 40)), folder)
+
+
+def _with_quality(data: Path, folder: Path) -> tuple[Path, Path]:
     quality = np.random.default_rng(0).normal(12, 3, 150)
     quality[::3] = np.nan
     add_numeric_column(data, "quality", quality)
@@ -82,8 +90,8 @@ def make_stepper(world: World, data: Path, values: dict[str, Any]) -> Stepper:
     corpus = Corpus.open(data)
     states = examine(corpus, None)
     spec = load_architecture(config.model)
-    network = build_network(spec, corpus.recipe, seed=config.seed)
-    task = ClassificationTask(corpus, states, network, spec.features, config)
+    network = build_network(spec, corpus.recipe, num_classes=len(states.labels), seed=config.seed)
+    task = make_task(corpus, states, network, spec.features, config)
     return Stepper(task, config, 10, world)
 
 

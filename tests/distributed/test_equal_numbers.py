@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from ranks import EVERYTHING, HEADS, gradients, many_gradients, orders_and_scores, write_material
+from ranks import EVERYTHING, HEADS, gradients, many_gradients, orders_and_scores, write_material, write_three_states
 from safetensors.numpy import load_file
 
 from leech.config import build
@@ -200,6 +200,28 @@ def test_a_run_that_was_interrupted_goes_on_to_the_same_bits(
     for name in ("model.safetensors", "model.json"):
         assert (target / name).read_bytes() == (alone / name).read_bytes()
     assert history(target) == history(alone)
+
+
+def test_a_run_over_three_states_is_the_same_on_two_ranks_and_after_an_interruption(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    material = write_three_states(tmp_path / "material")
+    # The classes are of different sizes and weigh the same, so that a mean of the ranks' means would be another number.
+    values = {"label_smoothing": 0.1, "class_weights": "balanced", "oversample_minority": False}
+    run(material, tmp_path / "one", 1, **values)
+    result = run(material, tmp_path / "two", 2, **values)
+    assert_same_run(tmp_path / "one", tmp_path / "two")
+    bundle = load_bundle(tmp_path / "one").bundle
+    assert bundle.labels == ("a", "b", "c")
+    assert result.metrics == pytest.approx(bundle.training["validation"], rel=1e-5)
+    assert history(tmp_path / "two")[-1].keys() >= {"validation_auroc", "train_loss_adversary", "train_loss_regression"}
+    with monkeypatch.context() as patch:
+        interrupt_after(patch, 14, signal.SIGTERM)
+        with pytest.raises(InterruptedRunError, match="after step 14 of 30"):
+            run(material, tmp_path / "again", 1, **values)
+    run(material, tmp_path / "again", 1, resume=True, **values)
+    for name in ("model.safetensors", "model.json"):
+        assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "one" / name).read_bytes()
 
 
 class Places(SilentProgress):

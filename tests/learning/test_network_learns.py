@@ -63,7 +63,7 @@ def held_out_auroc(name: str, place: str) -> float:
             optimizer.step()
             schedule.step()
     test_inputs, test_positive = planted(NUM_TEST, len(spec.features), place, seed=2)
-    p = Predictor(network, torch.device("cpu")).positive_probability(test_inputs, None)
+    p = Predictor(network, torch.device("cpu")).probabilities(test_inputs, None)
     return float(roc_auc_score(test_positive.numpy(), p))
 
 

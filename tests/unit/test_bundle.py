@@ -94,7 +94,7 @@ def edit_weights(folder: Path, change: Callable[[dict[str, torch.Tensor]], objec
 
 
 def test_a_model_comes_back_as_it_was(model: Path) -> None:
-    bundle, network = load_bundle(model)
+    bundle, network, _ = load_bundle(model)
     assert bundle == make_bundle()
     assert (bundle.positive_label, bundle.threshold_cl) == ("charged", 180)
     saved = make_network().eval()
@@ -186,7 +186,7 @@ def test_a_description_that_is_none_is_refused_by_file(model: Path, text: str) -
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda m: m.update(schema_version=2), "has schema version 2; this leech reads 1"),
+        (lambda m: m.update(schema_version=3), "has schema version 3; this leech reads 1 and 2"),
         (lambda m: m.update(note="x"), "unknown key 'note'"),
         (lambda m: m.pop("labels"), "'labels': field required"),
         (lambda m: m.update(labels=["charged"]), "'labels"),

@@ -95,7 +95,7 @@ def test_an_overconfident_model_is_cured_and_what_was_found_is_written(
 ) -> None:
     result = run(model, corpus, tmp_path / "new", method="temperature")
     bundle = load_bundle(tmp_path / "new").bundle
-    assert result.is_kept
+    assert result.kept is not None
     assert bundle.calibration == result.fitted
     # The network is four times as sure as it may be; 320 reads tell the factor within some 10 %.
     assert result.fitted.scale == pytest.approx(0.25, rel=0.3)
@@ -134,7 +134,7 @@ def test_a_calibration_that_the_test_split_does_not_confirm_is_not_kept(
     # Overconfident on the calibration split alone: the cure makes the test split worse.
     monkeypatch.setattr(module, "score", scorer(lambda split: 1.0 if split == "test" else 4.0))
     result = run(model, corpus, tmp_path / "new", method="temperature")
-    assert not result.is_kept
+    assert result.kept is None
     assert load_bundle(tmp_path / "new").bundle.calibration is None
     record = json.loads((tmp_path / "new" / "calibration.json").read_text())
     assert (record["kept"], record["calibration"]["method"]) == (False, "temperature")

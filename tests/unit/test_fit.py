@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import minimize
 
 from leech.errors import InputError
-from leech.evaluation.fit import Labelled, _deal, cross_validate, fit
+from leech.evaluation.fit import Labelled, cross_validate, deal, fit
 from leech.models.calibration import METHODS
 
 STEPS = np.array([0.05, 0.6, 0.7])
@@ -81,13 +81,13 @@ def test_cross_validation_prefers_the_form_that_was_drawn(kind: str) -> None:
 def test_a_parents_children_lie_in_one_fold_and_every_fold_has_both_states() -> None:
     parents = np.repeat(np.arange(100), 3)
     reads = Labelled(np.zeros(300), parents % 4 == 0, parents)
-    folds = _deal(reads, 5, seed=1)
+    folds = deal(reads.positive.astype(np.int64), reads.parents, 5, seed=1)
     assert all(len(set(folds[parents == parent])) == 1 for parent in range(100))
     # 25 and 75 parents of three children in five folds.
     assert np.bincount(folds[reads.positive]).tolist() == [15] * 5
     assert np.bincount(folds[~reads.positive]).tolist() == [45] * 5
-    assert (_deal(reads, 5, seed=1) == folds).all()
-    assert (_deal(reads, 5, seed=2) != folds).any()
+    assert (deal(reads.positive.astype(np.int64), reads.parents, 5, seed=1) == folds).all()
+    assert (deal(reads.positive.astype(np.int64), reads.parents, 5, seed=2) != folds).any()
 
 
 @pytest.mark.parametrize("method", METHODS)

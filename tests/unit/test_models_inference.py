@@ -73,13 +73,13 @@ def test_a_predictor_gives_the_networks_logits_in_order_as_float64() -> None:
     result = predictor.logits(inputs_of(1.5, -2, 0))
     assert result.tolist() == [[1.5], [-2], [0]]
     assert result.dtype == np.float64
-    assert predictor.positive_probability(inputs_of(0), None).tolist() == [0.5]
+    assert predictor.probabilities(inputs_of(0), None).tolist() == [0.5]
 
 
 def test_a_calibration_is_applied_to_probabilities_and_logits_stay_raw() -> None:
     predictor, calibration = Predictor(FirstSample(), CPU), Calibration(method="platt", scale=2, offset=-3)
     # 2 x 1.5 - 3 = 0
-    assert predictor.positive_probability(inputs_of(1.5), calibration).tolist() == [0.5]
+    assert predictor.probabilities(inputs_of(1.5), calibration).tolist() == [0.5]
     assert predictor.logits(inputs_of(1.5)).tolist() == [[1.5]]
 
 
@@ -121,10 +121,10 @@ def test_probabilities_do_not_depend_on_the_batch_size(name: str) -> None:
     spec = load_architecture(name)
     predictor = Predictor(build_network(spec, RECIPE), CPU)
     inputs = random_inputs(23, RECIPE, len(spec.features))
-    whole = predictor.positive_probability(inputs, None)
+    whole = predictor.probabilities(inputs, None)
     for size in (1, 7, 22):
         parts = [
-            predictor.positive_probability(Inputs(*(tensor[start : start + size] for tensor in inputs)), None)
+            predictor.probabilities(Inputs(*(tensor[start : start + size] for tensor in inputs)), None)
             for start in range(0, 23, size)
         ]
         np.testing.assert_allclose(np.concatenate(parts), whole, rtol=0, atol=1e-6)

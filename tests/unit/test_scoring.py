@@ -41,7 +41,7 @@ class Echo:
         self.asked, self.threads, self.failure = [], set(), failure
         self.delay, self.num_threads = delay, set()
 
-    def positive_probability(self, inputs, calibration):
+    def probabilities(self, inputs, calibration):
         assert calibration == "the model's"
         if self.failure is not None:
             raise self.failure
@@ -227,3 +227,19 @@ def test_a_disrupted_junction_is_left_uncalled_when_asked_for():
         (None, None, "junction_indel"),
     ]
     assert [call[2] for call in judged([0.9, 0.9], CallRules(200), [1, 2])[:-1]] == ["", ""]
+
+
+def test_probabilities_of_several_classes_stay_with_their_chunks(monkeypatch):
+    class Several(Echo):
+        def probabilities(self, inputs, calibration):
+            p = super().probabilities(inputs, calibration)
+            return np.stack([p, 2 * p, 1 - 3 * p], axis=1)
+
+    # Batches without a chunk stand before, between and behind the others.
+    batches = [batch(0, 0, 2), batch(0, 3, 1), batch(3, 0, 1), batch(3, 4, 0), batch(7, 0, 3)]
+    for size in (1, 2, 100):
+        found = [scored.probabilities for scored in score(batches, size, monkeypatch, Several())]
+        assert [len(p) for p in found] == [0, 3, 0, 4, 0]
+        together = np.concatenate([p.reshape(-1, 3) for p in found])
+        expected = np.arange(7) / 1000
+        np.testing.assert_array_equal(together, np.stack([expected, 2 * expected, 1 - 3 * expected], axis=1))

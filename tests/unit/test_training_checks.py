@@ -21,7 +21,7 @@ def test_a_good_corpus_gives_rows_and_counts_of_either_class(tmp_path: Path) -> 
     corpus = Corpus.open(write_planted(tmp_path, (50, 100)))
     states = examine(corpus, None)
     assert states.labels == ("uncharged", "charged")
-    assert corpus.labels[states.positive_code] == "charged"
+    assert corpus.labels[states.codes[1]] == "charged"
     # Shares 0.6, 0.2, 0.2 of 50 and of 100.
     assert states.num_train == (30, 60)
     assert states.num_validation == (10, 20)
@@ -118,11 +118,19 @@ def test_values_that_are_not_finite_are_refused_and_their_row_named(tmp_path: Pa
     assert f"the first row is {50 + local}" in caught.value.message
 
 
-def test_more_than_two_labels_are_refused_in_words(tmp_path: Path) -> None:
+def test_more_than_two_labels_have_no_positive_one(tmp_path: Path) -> None:
     sources = [
         write_chunks(tmp_path / label, planted_chunks(20, label=label, strength=1, seed=seed))
         for seed, label in enumerate("abc")
     ]
     merge(sources, build(MergeConfig, {}), tmp_path / "merged", force=False, stamp=STAMP)
-    with pytest.raises(InputError, match=r"3 labels \(a, b, c\)"):
-        examine(Corpus.open(tmp_path / "merged"), "a")
+    corpus = Corpus.open(tmp_path / "merged")
+    with pytest.raises(ConfigError, match=r"3 labels \(a, b, c\), and of more than two none is positive"):
+        examine(corpus, "a")
+    states = examine(corpus, None)
+    assert (states.labels, states.codes, states.positive_label) == (("a", "b", "c"), (0, 1, 2), None)
+    # Shares 0.7, 0.15, 0.15 of 20.
+    assert (states.num_train, states.num_validation) == ((14, 14, 14), (3, 3, 3))
+    merge(sources, build(MergeConfig, {"positive_label": "b"}), tmp_path / "named", force=False, stamp=STAMP)
+    with pytest.raises(ConfigError, match="names 'b' as positive"):
+        examine(Corpus.open(tmp_path / "named"), None)

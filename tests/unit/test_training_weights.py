@@ -14,10 +14,11 @@ from leech.data.batches import Inputs, iterate_batches
 from leech.data.compose import merge
 from leech.data.config import MergeConfig
 from leech.data.corpus import Corpus
+from leech.evaluation.intervals import auroc_error
 from leech.models.noise import Draw
 from leech.training.checks import examine
 from leech.training.config import TrainConfig
-from leech.training.task import ClassificationTask
+from leech.training.task import ClassificationTask, make_task
 from leech.training.world import World
 from planted import STAMP, planted_chunks, write_chunks
 
@@ -49,7 +50,7 @@ def task(folder: Path, weights: list[str], **values: object) -> ClassificationTa
     config = build(MergeConfig, {"positive_label": "charged", "split": [0.5, 0.5, 0.0], "weight": given})
     merge(sources, config, folder / "merged", force=False, stamp=STAMP)
     corpus = Corpus.open(folder / "merged")
-    return ClassificationTask(corpus, examine(corpus, None), Certain(), (), build(TrainConfig, values))
+    return make_task(corpus, examine(corpus, None), Certain(), (), build(TrainConfig, values))
 
 
 def sums(work: ClassificationTask) -> tuple[float, float]:
@@ -124,10 +125,74 @@ def test_a_group_of_one_class_is_named_where_both_are_to_be_drawn_equally_often(
     def said(**values: object) -> str:
         caplog.clear()
         with caplog.at_level("WARNING", logger="leech"):
-            ClassificationTask(corpus, states, Certain(), (), build(TrainConfig, values))
+            make_task(corpus, states, Certain(), (), build(TrainConfig, values))
         return caplog.text
 
     assert "reference have one class only" in (found := said(oversample_minority=True, balance_by="reference"))
     assert found.rstrip().endswith("'tRNA-B'.")
     assert said(oversample_minority=True, balance_by="run") == ""
     assert said(balance_by="reference") == ""
+
+
+class First(Certain):
+    """Gives each chunk the logits 1, 0 and 0."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.output = nn.Linear(1, 3, bias=False)
+        with torch.no_grad():
+            self.output.weight.copy_(torch.tensor([[1.0], [0.0], [0.0]]))
+
+
+def three(folder: Path, **values: object) -> ClassificationTask:
+    """Return the task over 20 a, 10 b and 6 c, half of them for training; c is of one tRNA only."""
+    sources = []
+    for seed, (label, count) in enumerate({"a": 20, "b": 10, "c": 6}.items()):
+        chunks = planted_chunks(count, label=label, strength=1, seed=seed)
+        if label == "c":
+            chunks.columns["reference"][:] = 0
+        sources.append(write_chunks(folder / label, chunks))
+    config = build(MergeConfig, {"split": [0.5, 0.5, 0.0], "weight": [f"{folder / 'b'}=2"]})
+    merge(sources, config, folder / "merged", force=False, stamp=STAMP)
+    corpus = Corpus.open(folder / "merged")
+    return make_task(corpus, examine(corpus, None), First(), (), build(TrainConfig, values))
+
+
+RIGHT, WRONG = np.log(np.e + 2) - 1, np.log(np.e + 2)
+"""What the logits 1, 0 and 0 cost where the truth is the first class, and where it is another."""
+
+
+def test_three_classes_are_balanced_by_what_they_weigh_too(tmp_path: Path) -> None:
+    # 10 of a, 5 of b that count twice, 3 of c: a third of 23 for each.
+    work = three(tmp_path)
+    loss, weight = sums(work)
+    assert weight == pytest.approx(23)
+    assert loss / weight == pytest.approx((RIGHT + 2 * WRONG) / 3, rel=1e-5)
+    metrics = work.validate(work.network, World())
+    assert metrics is not None
+    assert metrics["loss"] == pytest.approx((RIGHT + 2 * WRONG) / 3, rel=1e-5)
+    # All chunks score alike, and all are called a.
+    assert (metrics["auroc"], metrics["balanced_accuracy"]) == (0.5, pytest.approx(1 / 3))
+    # Of three AUROC of 0.5 the error is the mean of Hanley's and McNeil's.
+    errors = [auroc_error(0.5, 18 - count, count) for count in (10, 5, 3)]
+    assert work.judge(metrics) == (0.5, pytest.approx(sum(errors) / 3))
+
+
+def test_unbalanced_classes_weigh_what_their_sources_do(tmp_path: Path) -> None:
+    loss, weight = sums(three(tmp_path, class_weights="none"))
+    assert weight == pytest.approx(10 + 2 * 5 + 3)
+    assert loss == pytest.approx(10 * RIGHT + 13 * WRONG, rel=1e-5)
+
+
+def test_three_classes_are_drawn_equally_often_and_what_lacks_one_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("leech.console.logger.propagate", True)
+    with caplog.at_level("WARNING", logger="leech"):
+        work = three(tmp_path, oversample_minority=True, balance_by="reference")
+    assert "reference have some of the classes only" in caplog.text
+    assert caplog.text.rstrip().endswith("'tRNA-B'.")
+    rows = three(tmp_path / "plain", oversample_minority=True).epoch_rows(0)
+    assert len(rows) == 18
+    drawn = work.corpus.gather(rows, ["label"])["label"]
+    assert np.bincount(drawn).tolist() == [6, 6, 6]

@@ -41,8 +41,9 @@ def predict(
 ) -> None:
     """Call the state of every read of a run, or of the runs of several samples.
 
-    Every record comes out again, in order and with its tags; called ones carry cl = round(255 * P(positive)). Reads that
-    cannot be called are counted under their reason.
+    Every record comes out again, in order and with its tags; called ones carry cl = round(255 * P(positive)), or, by a model
+    of more than two states, the label as lc and the probabilities of all as lp. Reads that cannot be called are counted under
+    their reason.
     """
     if samples is None:
         sources, config = collect([ReadSources, PredictConfig], given, config_file)

@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,16 +25,19 @@ from leech.errors import ConfigError, InputError
 from leech.evaluation import metrics
 from leech.evaluation.config import CalibrateConfig, Target
 from leech.evaluation.evaluate import (
-    is_labelled_positive,
     labelled_rows,
     require_known_labels,
     require_same_recipe,
     score,
+    true_classes,
     warn_if_not_its_own,
 )
 from leech.evaluation.fit import Labelled, cross_validate, fit
-from leech.evaluation.intervals import Estimate, parent_codes
+from leech.evaluation.intervals import parent_codes
+from leech.evaluation.judgement import Judgement
 from leech.evaluation.metrics import Bools, Floats
+from leech.evaluation.multiclass.calibrate import ClassCalibrationResult, calibrate_classes, require_class_options
+from leech.evaluation.multiclass.fit import LabelledClasses
 from leech.evaluation.summary import Calibratedness, Calls, bootstrap, measure_calls
 from leech.evaluation.thresholds import ScoreCounts, choose
 from leech.models.bundle import (
@@ -56,6 +59,9 @@ FILE_NAME = "calibration.json"
 FORMAT = "leech-calibration"
 SCHEMA_VERSION = 1
 
+CLASSES_FORMAT = "leech-class-calibration"
+"""Of models of more than two states; its schema version is 1, too."""
+
 MIN_CLASS_READS = 10
 """Fewer reads of a class than this in the calibration or the test split are refused."""
 
@@ -63,32 +69,6 @@ FEW_CLASS_READS = 100
 """Fewer than this are warned of."""
 
 SPLITS = ("calibration", "test")
-
-
-class Judgement(NamedTuple):
-    """Probabilities before and after, on the test split.
-
-    :ivar ece_change: after less before; ``brier_change`` likewise; below 0 is better.
-    """
-
-    before: Calibratedness
-    after: Calibratedness
-    ece_change: Estimate
-    brier_change: Estimate
-
-    @property
-    def is_better(self) -> bool:
-        """Whether both the calibration error and the Brier score got better."""
-        return all(change.value is not None and change.value < 0 for change in (self.ece_change, self.brier_change))
-
-    def to_mapping(self) -> dict[str, Any]:
-        """Return plain types, ready for JSON."""
-        return {
-            "before": self.before.to_mapping(),
-            "after": self.after.to_mapping(),
-            "ece_change": self.ece_change.to_mapping(),
-            "brier_change": self.brier_change.to_mapping(),
-        }
 
 
 @dataclass(frozen=True)
@@ -104,18 +84,22 @@ class CalibrationResult:
     path: Path
     labels: tuple[str, str]
     fitted: Calibration
-    is_kept: bool
     losses: dict[str, float]
     num_reads: dict[str, tuple[int, int]]
     judgement: Judgement
     operating_point: OperatingPoint
     calls: dict[str, Calls]
 
+    @property
+    def kept(self) -> Calibration | None:
+        """The calibration, if the model gets it."""
+        return self.fitted if self.judgement.is_better else None
+
     def to_mapping(self) -> dict[str, Any]:
         """Return plain types, ready for JSON."""
         return {
             "path": str(self.path),
-            "kept": self.is_kept,
+            "kept": self.kept is not None,
             "calibration": to_mapping(self.fitted),
             "log_loss": self.losses,
             "num_reads": {split: dict(zip(self.labels, count, strict=True)) for split, count in self.num_reads.items()},
@@ -125,14 +109,6 @@ class CalibrationResult:
 
     def tables(self) -> list[Table]:
         """Return the methods, the judgement and the operating point."""
-        judged = self.judgement
-        verdict = "kept" if self.is_kept else "not kept: the model stays uncalibrated"
-        rows = (
-            ("ECE", *judged.before.ece.cells(), *judged.after.ece.cells(), *judged.ece_change.cells("+")),
-            ("Brier", *judged.before.brier.cells(), *judged.after.brier.cells(), *judged.brier_change.cells("+")),
-        )
-        interval = "95 % interval"
-        columns = ("test split", "before", interval, "after", interval, "change", interval)
         return [
             Table(
                 title="Methods on the calibration split",
@@ -142,7 +118,7 @@ class CalibrationResult:
                     for name, loss in self.losses.items()
                 ),
             ),
-            Table(title=f"Calibration {verdict}", columns=columns, rows=rows),
+            self.judgement.table(),
             self._operating_point(),
         ]
 
@@ -167,14 +143,14 @@ def calibrate(
     force: bool,
     progress: Progress,
     stamp: Stamp,
-) -> CalibrationResult:
-    """Calibrate a model, choose its operating point, and write it again.
+) -> CalibrationResult | ClassCalibrationResult:
+    """Calibrate a model, choose its operating point if it has one, and write it again.
 
     An operating point chosen earlier for a target is chosen again for that target, where no other is given: its threshold
     was one of other probabilities.
 
     :param output: folder of the new model; None replaces ``model`` itself, which takes ``force``.
-    :raises ConfigError: no ``output`` and no ``force``.
+    :raises ConfigError: no ``output`` and no ``force``, or what cannot be asked of a model of so many states.
     :raises InputError: splits that lack reads, scores that run against the labels, or a target out of reach.
     :raises MismatchError: a corpus of another recipe or of other labels than the model's.
     """
@@ -185,43 +161,65 @@ def calibrate(
         )
     loaded, corpus = load_bundle(model), Corpus.open(data)
     bundle = loaded.bundle
+    require_class_options(config, len(bundle.labels))
     require_same_recipe(bundle.recipe, corpus, model)
     require_known_labels(bundle, corpus, model)
     warn_if_not_its_own(bundle, corpus, model)
     target = config.target or _earlier_target(bundle)
     device = choose_device(config.device)
-    place = model.resolve() if output is None else output
+    place, path = (model.resolve(), model) if output is None else (output, output)
+    result: CalibrationResult | ClassCalibrationResult
     with atomic_folder(place, force=force) as folder:
-        reads = {split: _labelled(loaded, corpus, split, config, device, progress) for split in SPLITS}
-        method, losses = _choose_method(reads["calibration"], config)
-        fitted = replace(fit(method, reads["calibration"]), corpus_digest=corpus.manifest.digest)
-        judgement = _judge(reads["test"], fitted, config)
-        kept = fitted if judgement.is_better else None
+        scored = {split: _labelled(loaded, corpus, split, config, device, progress) for split in SPLITS}
+        if bundle.has_two_states:
+            reads = {split: Labelled(part.logits, part.classes == 1, part.parents) for split, part in scored.items()}
+            result = _calibrate_two(path, bundle, reads, corpus, target, config)
+        else:
+            result = calibrate_classes(path, bundle.labels, scored, corpus.manifest.digest, config)
+        kept = result.kept
         if kept is None:
             logger.warning("The calibration made ECE or Brier score worse on the test split, so it is not kept.")
-        point, calls = _operating_point(bundle, reads, _references(corpus), kept, target, config)
-        result = CalibrationResult(
-            path=model if output is None else output,
-            labels=bundle.labels,
-            fitted=fitted,
-            is_kept=kept is not None,
-            losses=losses,
-            num_reads={split: _class_counts(part) for split, part in reads.items()},
-            judgement=judgement,
-            operating_point=point,
-            calls=calls,
-        )
+        point = result.operating_point if isinstance(result, CalibrationResult) else None
         copy_bundle(model, folder, calibration=kept, operating_point=point)
         _write_record(folder, result, corpus, config, stamp)
     return result
 
 
+def _calibrate_two(
+    path: Path,
+    bundle: ModelBundle,
+    reads: Mapping[str, Labelled],
+    corpus: Corpus,
+    target: Target | None,
+    config: CalibrateConfig,
+) -> CalibrationResult:
+    method, losses = _choose_method(reads["calibration"], config)
+    fitted = replace(fit(method, reads["calibration"]), corpus_digest=corpus.manifest.digest)
+    judgement = _judge(reads["test"], fitted, config)
+    kept = fitted if judgement.is_better else None
+    point, calls = _operating_point(bundle, reads, _references(corpus), kept, target, config)
+    return CalibrationResult(
+        path=path,
+        labels=bundle.two_labels,
+        fitted=fitted,
+        losses=losses,
+        num_reads={split: _class_counts(part) for split, part in reads.items()},
+        judgement=judgement,
+        operating_point=point,
+        calls=calls,
+    )
+
+
 def _write_record(
-    folder: Path, result: CalibrationResult, corpus: Corpus, config: CalibrateConfig, stamp: Stamp
+    folder: Path,
+    result: CalibrationResult | ClassCalibrationResult,
+    corpus: Corpus,
+    config: CalibrateConfig,
+    stamp: Stamp,
 ) -> None:
     content = {name: value for name, value in result.to_mapping().items() if name != "path"}
     record = {
-        "format": FORMAT,
+        "format": FORMAT if isinstance(result, CalibrationResult) else CLASSES_FORMAT,
         "schema_version": SCHEMA_VERSION,
         **content,
         "corpus_digest": corpus.manifest.digest,
@@ -232,13 +230,14 @@ def _write_record(
 
 
 def _earlier_target(bundle: ModelBundle) -> Target | None:
-    target = bundle.operating_point.target
+    point = bundle.operating_point
+    target = None if point is None else point.target
     if target is None:
-        if bundle.operating_point.source != "default":
+        if point is not None and point.source != "default":
             logger.warning(
                 "The operating point cl >= %d (%s) is kept, though the probabilities may change under it.",
-                bundle.threshold_cl,
-                bundle.operating_point.source,
+                point.threshold_cl,
+                point.source,
             )
         return None
     ((goal, value),) = target.items()
@@ -249,8 +248,8 @@ def _earlier_target(bundle: ModelBundle) -> Target | None:
 
 def _labelled(
     loaded: LoadedModel, corpus: Corpus, split: str, config: CalibrateConfig, device: torch.device, progress: Progress
-) -> Labelled:
-    """Return the raw logits of a split's reads, with truth and parents."""
+) -> LabelledClasses:
+    """Return the raw logits of a split's reads, of two states or more, with truth and parents."""
     if not corpus.is_split or not len(corpus.rows(split)):
         raise InputError(
             f"Corpus '{corpus.path}' has no {split} split, and calibrating needs reads that neither training nor the choice "
@@ -264,10 +263,10 @@ def _labelled(
             loaded.network, corpus, rows, bundle.spec.features, config.batch_size, device, on_batch=task.advance
         )
     parents = parent_codes(corpus.gather(rows, ["parent_id"])["parent_id"])
-    reads = Labelled(scores.logits, is_labelled_positive(bundle, corpus, scores), parents)
-    for name, state in zip(bundle.labels, (False, True), strict=True):
+    reads = LabelledClasses(scores.logits, true_classes(bundle, corpus, scores), parents)
+    for number, name in enumerate(bundle.labels):
         # Children of one parent read are one draw from the library, however many they are.
-        count = len(np.unique(parents[reads.positive == state]))
+        count = len(np.unique(parents[reads.classes == number]))
         if count < MIN_CLASS_READS:
             raise InputError(
                 f"Corpus '{corpus.path}' has {count} reads of '{name}' in its {split} split, and at least {MIN_CLASS_READS} "
@@ -287,8 +286,9 @@ def _class_counts(reads: Labelled) -> tuple[int, int]:
 def _choose_method(reads: Labelled, config: CalibrateConfig) -> tuple[Method, dict[str, float]]:
     """Return the method asked for, or the one of least log loss, and the losses of all."""
     losses = cross_validate(reads, config.folds, config.seed)
-    if config.method != "auto":
-        return config.method, losses
+    asked = next((method for method in METHODS if method == config.method), None)
+    if asked is not None:
+        return asked, losses
     usable = [method for method in METHODS if method in losses]
     # Of equally good ones the first, which has the fewest numbers.
     return min(usable, key=lambda method: losses[method], default=METHODS[0]), losses
@@ -327,7 +327,7 @@ def _operating_point(
 
     :param references: of the reads, by split.
     """
-    point = bundle.operating_point
+    point = bundle.operating_point or OperatingPoint()
     p = {split: positive_probability(part.logits, calibration) for split, part in reads.items()}
     if target is not None:
         counts = ScoreCounts.of(reads["calibration"].positive, p["calibration"])

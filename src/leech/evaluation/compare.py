@@ -39,7 +39,7 @@ from leech.evaluation.metrics import Bools, Floats, Ranking
 from leech.evaluation.paired import Difference, Discordance, auroc_difference, discordance
 from leech.evaluation.scores import ReadScores, load_scores, open_table, read_scores, require_tsv
 from leech.evaluation.summary import bootstrap
-from leech.models.bundle import ModelBundle, load_bundle, read_bundle
+from leech.models.bundle import ModelBundle, load_bundle, read_bundle, require_two_states
 from leech.models.device import choose_device
 from leech.provenance import Stamp, atomic_file, refuse_input_as_output
 
@@ -232,6 +232,7 @@ def _refuse_other_corpus(bundle: ModelBundle, corpus: Corpus, path: Path) -> Non
             hint="Give each model a corpus of the same reads cut by its own recipe: --data A --data B, in their order.",
         ) from error
     require_known_labels(bundle, corpus, path)
+    require_two_states(bundle, path, "comparing")
 
 
 def _score(path: Path, data: Path, config: CompareConfig, device: torch.device, progress: Progress) -> ReadScores:
@@ -241,7 +242,7 @@ def _score(path: Path, data: Path, config: CompareConfig, device: torch.device, 
     warn_if_not_its_own(bundle, corpus, path)
     with progress.task(f"score {path.name}", unit="chunks", total=len(rows)) as task:
         scores = score_model(loaded, corpus, rows, config.batch_size, device, task.advance)
-    return read_scores(corpus, rows, scores.p, bundle.labels, bundle.threshold_cl)
+    return read_scores(corpus, rows, scores.p, bundle.two_labels, bundle.threshold_cl)
 
 
 def _matched(scored: Sequence[ReadScores], paths: Sequence[Path], common_reads: bool) -> tuple[list[ReadScores], int]:

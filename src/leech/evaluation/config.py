@@ -47,7 +47,10 @@ class EvalConfig(ScoringConfig):
         None, help="TSV of the scores read by read, .tsv or .tsv.gz; none is written by default."
     )
     target_fpr: float = knob(
-        0.05, minimum=0.0, maximum=1.0, help="FPR for which the sweep over thresholds names one; calls do not change."
+        0.05,
+        minimum=0.0,
+        maximum=1.0,
+        help="FPR for which the sweep over thresholds of two states names one; calls do not change.",
     )
 
 
@@ -86,9 +89,10 @@ class Target(NamedTuple):
 class CalibrateConfig(ScoringConfig):
     """How ``leech model calibrate`` runs."""
 
-    method: Literal["auto", "temperature", "platt", "isotonic"] = knob(
+    method: Literal["auto", "temperature", "platt", "isotonic", "vector"] = knob(
         "auto",
-        help="Form of the calibration; 'auto' takes the one of least cross-validated log loss on the calibration split.",
+        help="Form of the calibration: temperature, platt or isotonic for two states, temperature or vector for more; 'auto' "
+        "takes the one of least cross-validated log loss on the calibration split.",
     )
     target_fpr: float | None = knob(
         None,

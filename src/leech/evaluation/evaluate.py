@@ -29,16 +29,25 @@ from leech.errors import ConfigError, InputError, MismatchError
 from leech.evaluation.config import EvalConfig
 from leech.evaluation.groups import corpus_groups
 from leech.evaluation.intervals import parent_codes
+from leech.evaluation.multiclass.scores import write_class_scores
+from leech.evaluation.multiclass.summary import ClassMetrics
+from leech.evaluation.multiclass.summary import measure as measure_classes
 from leech.evaluation.scores import read_scores, require_tsv, write_scores
 from leech.evaluation.summary import Metrics, measure
 from leech.models.bundle import LoadedModel, ModelBundle, load_bundle
-from leech.models.calibration import Calibration
+from leech.models.calibration import AnyCalibration, calibrated
 from leech.models.device import choose_device
-from leech.models.inference import Predictor, positive_probability
+from leech.models.inference import Predictor
+from leech.models.learnt import Comparison, Overlap, warn_if_learnt
 from leech.provenance import Stamp, atomic_file, refuse_input_as_output
 
 FORMAT = "leech-metrics"
 SCHEMA_VERSION = 2
+
+CLASSES_FORMAT = "leech-class-metrics"
+"""Of models of more than two states, whose metrics are others."""
+
+CLASSES_VERSION = 1
 
 
 class Scores(NamedTuple):
@@ -46,8 +55,9 @@ class Scores(NamedTuple):
 
     :ivar rows: int64 (n,).
     :ivar labels: label codes of the corpus, int64 (n,).
-    :ivar p: probability of the positive class, float64 (n,), calibrated where a calibration was given.
-    :ivar logits: raw logits of the positive class, float64 (n,).
+    :ivar p: probability of the positive class, float64 (n,), or of each of K > 2 classes, (n, K); calibrated where a
+        calibration was given.
+    :ivar logits: raw logits of the positive class, float64 (n,), or of each of K > 2 classes, (n, K).
     """
 
     rows: NDArray[np.int64]
@@ -62,7 +72,7 @@ class Evaluation:
 
     :ivar path: the JSON file that was written.
     :ivar calibration: method of the model's calibration; None where it is not calibrated.
-    :ivar threshold_source: who chose the operating point.
+    :ivar threshold_source: who chose the operating point; None where more than two states have none.
     """
 
     path: Path
@@ -70,20 +80,21 @@ class Evaluation:
     data: Path
     split: str
     calibration: str | None
-    threshold_source: str
-    metrics: Metrics
+    threshold_source: str | None
+    metrics: Metrics | ClassMetrics
 
     def to_mapping(self) -> dict[str, Any]:
         """Return plain types, ready for JSON."""
+        of_two = isinstance(self.metrics, Metrics)
         return {
-            "format": FORMAT,
-            "schema_version": SCHEMA_VERSION,
+            "format": FORMAT if of_two else CLASSES_FORMAT,
+            "schema_version": SCHEMA_VERSION if of_two else CLASSES_VERSION,
             # From where the file lies, so that all of it can be moved together.
             "model": os.path.relpath(self.model, self.path.parent),
             "data": os.path.relpath(self.data, self.path.parent),
             "split": self.split,
             "calibration": self.calibration,
-            "threshold_source": self.threshold_source,
+            **({"threshold_source": self.threshold_source} if of_two else {}),
             **self.metrics.to_mapping(),
         }
 
@@ -100,7 +111,7 @@ def score(
     batch_size: int,
     device: torch.device,
     on_batch: Callable[[int], None] | None = None,
-    calibration: Calibration | None = None,
+    calibration: AnyCalibration | None = None,
 ) -> Scores:
     """Run the network over rows of a corpus.
 
@@ -109,16 +120,15 @@ def score(
     :param on_batch: called with the number of rows of each finished batch.
     """
     predictor = Predictor(network, device)
-    logits, labels = np.empty(len(rows), dtype=np.float64), np.empty(len(rows), dtype=np.int64)
-    done = 0
+    blocks, labels = [np.empty((0, 1))], [np.empty(0, dtype=np.int64)]
     for batch in iterate_batches(corpus, rows, batch_size, features):
-        place = slice(done, done + len(batch.rows))
-        logits[place] = predictor.logits(batch.inputs)[:, 0]
-        labels[place] = batch.labels
-        done = place.stop
+        blocks.append(predictor.logits(batch.inputs))
+        labels.append(batch.labels)
         if on_batch is not None:
             on_batch(len(batch.rows))
-    return Scores(rows, labels, positive_probability(logits, calibration), logits)
+    logits = np.concatenate(blocks[1:] or blocks)
+    logits = logits[:, 0] if logits.shape[1] == 1 else logits
+    return Scores(rows, np.concatenate(labels), calibrated(logits, calibration), logits)
 
 
 def evaluate(
@@ -140,40 +150,76 @@ def evaluate(
     require_same_recipe(bundle.recipe, corpus, model)
     require_known_labels(bundle, corpus, model)
     rows = labelled_rows(corpus, config.split)
-    _warn_if_not_unseen(config.split, corpus)
-    warn_if_not_its_own(bundle, corpus, model)
+    overlap = compare_with_learnt(loaded, corpus, rows, config.split)
+    warn_if_learnt(overlap)
+    if overlap.state == "unknown":
+        _warn_if_not_unseen(config.split, corpus)
+        warn_if_not_its_own(bundle, corpus, model)
     device = choose_device(config.device)
     with ExitStack() as stack:
         partial = stack.enter_context(atomic_file(output, force=force))
         table = None if config.scores is None else stack.enter_context(atomic_file(config.scores, force=force))
         with progress.task("score", unit="chunks", total=len(rows)) as task:
             scores = score_model(loaded, corpus, rows, config.batch_size, device, task.advance)
-        uncalibrated = None if bundle.calibration is None else positive_probability(scores.logits, None)
-        metrics = measure(
-            is_labelled_positive(bundle, corpus, scores),
-            scores.p,
-            parents=parent_codes(corpus.gather(rows, ["parent_id"])["parent_id"]),
-            groups=corpus_groups(corpus, rows),
-            labels=bundle.labels,
-            threshold_cl=bundle.threshold_cl,
-            target_fpr=config.target_fpr,
-            uncalibrated=uncalibrated,
-            num_resamplings=config.bootstrap,
-            seed=config.seed,
-        )
+        metrics = _measure(bundle, corpus, rows, scores, config)
         if table is not None and config.scores is not None:
-            named = read_scores(corpus, rows, scores.p, bundle.labels, bundle.threshold_cl)
-            write_scores(table, config.scores, named, corpus, rows, uncalibrated)
+            _write_table(table, config.scores, bundle, corpus, rows, scores)
         method = None if bundle.calibration is None else bundle.calibration.method
-        evaluation = Evaluation(output, model, data, config.split, method, bundle.operating_point.source, metrics)
+        source = None if bundle.operating_point is None else bundle.operating_point.source
+        evaluation = Evaluation(output, model, data, config.split, method, source, metrics)
         content = {
             **evaluation.to_mapping(),
             "corpus_digest": corpus.manifest.digest,
+            "learnt_from": overlap.to_mapping(),
             "settings": to_mapping(config),
             "provenance": stamp.to_mapping(),
         }
         partial.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
     return evaluation
+
+
+def _measure(
+    bundle: ModelBundle, corpus: Corpus, rows: NDArray[np.int64], scores: Scores, config: EvalConfig
+) -> Metrics | ClassMetrics:
+    parents = parent_codes(corpus.gather(rows, ["parent_id"])["parent_id"])
+    uncalibrated = _uncalibrated(bundle, scores)
+    if not bundle.has_two_states:
+        return measure_classes(
+            true_classes(bundle, corpus, scores),
+            scores.p,
+            parents=parents,
+            groups=corpus_groups(corpus, rows),
+            labels=bundle.labels,
+            uncalibrated=uncalibrated,
+            num_resamplings=config.bootstrap,
+            seed=config.seed,
+        )
+    return measure(
+        is_labelled_positive(bundle, corpus, scores),
+        scores.p,
+        parents=parents,
+        groups=corpus_groups(corpus, rows),
+        labels=bundle.two_labels,
+        threshold_cl=bundle.threshold_cl,
+        target_fpr=config.target_fpr,
+        uncalibrated=uncalibrated,
+        num_resamplings=config.bootstrap,
+        seed=config.seed,
+    )
+
+
+def _uncalibrated(bundle: ModelBundle, scores: Scores) -> NDArray[np.float64] | None:
+    return None if bundle.calibration is None else calibrated(scores.logits, None)
+
+
+def _write_table(
+    path: Path, name: Path, bundle: ModelBundle, corpus: Corpus, rows: NDArray[np.int64], scores: Scores
+) -> None:
+    if not bundle.has_two_states:
+        write_class_scores(path, name, corpus, rows, scores.p, bundle.labels)
+        return
+    named = read_scores(corpus, rows, scores.p, bundle.two_labels, bundle.threshold_cl)
+    write_scores(path, name, named, corpus, rows, _uncalibrated(bundle, scores))
 
 
 def score_model(
@@ -201,6 +247,23 @@ def score_model(
 def is_labelled_positive(bundle: ModelBundle, corpus: Corpus, scores: Scores) -> NDArray[np.bool_]:
     """Return which scored rows have the model's positive label, bool (n,)."""
     return np.array([name == bundle.positive_label for name in corpus.labels])[scores.labels]
+
+
+def true_classes(bundle: ModelBundle, corpus: Corpus, scores: Scores) -> NDArray[np.int64]:
+    """Return the class of each scored row, int64 (n,), as a position in the model's labels."""
+    return np.array([bundle.labels.index(name) for name in corpus.labels], dtype=np.int64)[scores.labels]
+
+
+def compare_with_learnt(loaded: LoadedModel, corpus: Corpus, rows: NDArray[np.int64], split: str | None) -> Overlap:
+    """Return whether the model learnt from these rows; of its own corpus the split tells that it did not.
+
+    :param split: in which the rows lie; None where they lie in several.
+    """
+    comparison = Comparison(loaded.learnt)
+    found = corpus.gather(rows, ["parent_id", "run"])
+    comparison.see(found["parent_id"], (corpus.categories["run"][code] for code in np.unique(found["run"])))
+    is_its_own = loaded.bundle.training.get("corpus_digest") == corpus.manifest.digest
+    return comparison.result(kept_apart=is_its_own and split in ("calibration", "test"))
 
 
 def _warn_if_not_unseen(split: str, corpus: Corpus) -> None:

@@ -96,7 +96,7 @@ def cross_validate(reads: Labelled, num_folds: int, seed: int) -> dict[str, floa
 
     Parents are dealt to the folds class by class. A method that a fold cannot be fitted with is left out.
     """
-    folds = _deal(reads, num_folds, seed)
+    folds = deal(reads.positive.astype(np.int64), reads.parents, num_folds, seed)
     losses = {"none": log_loss(reads.positive, sigmoid(reads.logits))}
     for method in METHODS:
         held_out = np.empty(len(reads.logits))
@@ -110,12 +110,16 @@ def cross_validate(reads: Labelled, num_folds: int, seed: int) -> dict[str, floa
     return {method: loss for method, loss in losses.items() if loss is not None}
 
 
-def _deal(reads: Labelled, num_folds: int, seed: int) -> NDArray[np.int64]:
-    """Return the fold of every read."""
+def deal(classes: NDArray[np.int64], parents: NDArray[np.int64], num_folds: int, seed: int) -> NDArray[np.int64]:
+    """Return the fold of every read: parents are dealt class by class, each with its children.
+
+    :param classes: of the reads, int64 (n,), from 0.
+    :param parents: number of each read's parent, int64 (n,).
+    """
     generator = np.random.default_rng(seed)
-    parents, first = np.unique(reads.parents, return_index=True)
-    fold = np.empty(len(parents), dtype=np.int64)
-    for state in (False, True):
-        members = np.flatnonzero(reads.positive[first] == state)
+    numbers, first = np.unique(parents, return_index=True)
+    fold = np.empty(len(numbers), dtype=np.int64)
+    for number in range(int(classes.max()) + 1):
+        members = np.flatnonzero(classes[first] == number)
         fold[generator.permutation(members)] = np.arange(len(members)) % num_folds
-    return fold[np.searchsorted(parents, reads.parents)]
+    return fold[np.searchsorted(numbers, parents)]

@@ -166,18 +166,25 @@ def measure_groups(positive: Bools, p: Floats, called: Bools, groups: Groups) ->
 
     :param groups: codes of the scored reads, int64 (n,); -1 for none.
     """
+    found, num_ungrouped = rows_by_group(groups)
+    measured = [_measure_group(name, positive[rows], p[rows], called[rows]) for name, rows in found]
+    return Grouping(groups.grouping, tuple(sorted(measured, key=lambda group: group.name)), num_ungrouped)
+
+
+def rows_by_group(groups: Groups) -> tuple[list[tuple[str, NDArray[np.int64]]], int]:
+    """Return name and rows of every group that has some, and how many rows belong to none."""
     # Sorted once: a mask per group would cost reads x groups.
     order = np.argsort(groups.codes, kind="stable")
     starts = np.flatnonzero(np.diff(groups.codes[order], prepend=-2))
-    found = []
+    found: list[tuple[str, NDArray[np.int64]]] = []
     num_ungrouped = 0
     for rows in np.split(order, starts[1:]) if len(order) else []:
         code = int(groups.codes[rows[0]])
         if code < 0:
             num_ungrouped = len(rows)
-            continue
-        found.append(_measure_group(groups.names[code], positive[rows], p[rows], called[rows]))
-    return Grouping(groups.grouping, tuple(sorted(found, key=lambda group: group.name)), num_ungrouped)
+        else:
+            found.append((groups.names[code], rows))
+    return found, num_ungrouped
 
 
 def _measure_group(name: str, positive: Bools, p: Floats, called: Bools) -> GroupMetrics:

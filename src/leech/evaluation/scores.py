@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -154,6 +154,20 @@ def write_scores(
         )
 
 
+def refuse_class_scores(path: Path, missing: Sequence[str], columns: Sequence[str]) -> None:
+    """Refuse scores of a model of more than two states where those of two are needed.
+
+    :param missing: columns that a table of two states has, and this one has not.
+    :raises InputError: the others say that it is a table of more states.
+    """
+    if "positive_label" in missing and "call" in columns and any(name.startswith("p_") for name in columns):
+        raise InputError(
+            f"Scores '{path}' are of a model of more than two states, of which none is positive; that is not shown or compared "
+            "here.",
+            hint="Give scores of models of two states; 'leech eval test' shows all there is of more.",
+        )
+
+
 @contextmanager
 def open_table(path: Path, name: Path) -> Iterator[TextIO]:
     """Open a text file to write, gzip where ``name`` ends in ``.gz``; its bytes depend on the rows alone."""
@@ -178,6 +192,7 @@ def load_scores(path: Path) -> ReadScores:
         with open_to_read(path) as file:
             table = csv.DictReader(file, delimiter="\t")
             missing = [name for name in wanted if name not in (table.fieldnames or [])]
+            refuse_class_scores(path, missing, table.fieldnames or [])
             if missing:
                 raise InputError(
                     f"Scores '{path}' have no column '{missing[0]}'.",

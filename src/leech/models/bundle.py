@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from leech.config import build, to_mapping
 from leech.data.recipe import Recipe
 from leech.errors import ConfigError, InputError, LeechError, MismatchError
-from leech.models.calibration import Calibration
+from leech.models.calibration import AnyCalibration, Calibration, ClassCalibration
+from leech.models.learnt import Learnt
 from leech.provenance import digest_of, read_description
 
 if TYPE_CHECKING:
@@ -30,6 +31,11 @@ if TYPE_CHECKING:
 
 FORMAT = "leech-model"
 SCHEMA_VERSION = 1
+"""Of models of two states."""
+
+CLASSES_VERSION = 2
+"""Of models of more, without positive label and operating point; a leech that knows none of them refuses them by it."""
+
 WEIGHTS = "model.safetensors"
 DESCRIPTION = "model.json"
 DEFAULT_THRESHOLD_CL = 200
@@ -130,58 +136,121 @@ class OperatingPoint:
 class ModelBundle:
     """What a model folder says, without the weights.
 
-    :ivar labels: [negative, positive].
+    :ivar labels: [negative, positive], or all classes of more than two in the order of the logits.
     :ivar training: how it was trained: epoch, step, validation metrics, corpus digest.
     :ivar stamp: provenance.
+    :ivar operating_point: None for more than two states: the most probable one is called.
     :ivar calibration: makes probabilities of raw logits; None where the model is not calibrated.
     """
 
     spec: ArchitectureSpec
     recipe: Recipe
-    labels: tuple[str, str]
+    labels: tuple[str, ...]
     training: Mapping[str, Any]
     stamp: Mapping[str, Any]
-    operating_point: OperatingPoint = OperatingPoint()
-    calibration: Calibration | None = None
+    operating_point: OperatingPoint | None = OperatingPoint()
+    calibration: AnyCalibration | None = None
+
+    def __post_init__(self) -> None:
+        assert len(self.labels) >= 2
+        assert (self.operating_point is None) == (len(self.labels) > 2)
+
+    @property
+    def achieved(self) -> Mapping[str, Achieved]:
+        """Figures at the operating point by split; empty where there are none."""
+        point = self.operating_point
+        return {} if point is None or point.achieved is None else point.achieved
+
+    @property
+    def has_two_states(self) -> bool:
+        """Whether there are a negative and a positive label, instead of more than two of which none is."""
+        return len(self.labels) == 2
 
     @property
     def threshold_cl(self) -> int:
-        """Smallest ``cl`` that counts as positive."""
+        """Smallest ``cl`` that counts as positive, of a model of two states."""
+        assert self.operating_point is not None, "more than two states have no threshold"
         return self.operating_point.threshold_cl
 
     @property
-    def positive_label(self) -> str:
-        """The label whose probability the network gives."""
-        return self.labels[1]
+    def positive_label(self) -> str | None:
+        """The label whose probability the network gives; None of more than two."""
+        return self.labels[1] if self.has_two_states else None
+
+    @property
+    def two_labels(self) -> tuple[str, str]:
+        """The negative and the positive label of a model of two states."""
+        negative, positive = self.labels
+        return negative, positive
+
+
+def require_two_states(bundle: ModelBundle, folder: Path, what: str) -> None:
+    """Refuse a model of more than two states where one of them must be positive.
+
+    :param what: what was asked for, in words: "comparing".
+    :raises ConfigError: naming the states.
+    """
+    if not bundle.has_two_states:
+        raise ConfigError(
+            f"Model '{folder}' tells {len(bundle.labels)} states apart ({', '.join(bundle.labels)}), and {what} is for models "
+            "of two states, of which one is positive.",
+            hint="Use a model of two states.",
+        )
 
 
 class LoadedModel(NamedTuple):
-    """A model ready to be asked: its network is in evaluation mode, on the CPU."""
+    """A model ready to be asked: its network is in evaluation mode, on the CPU.
+
+    :ivar learnt: what it tells of the reads that it learnt from.
+    """
 
     bundle: ModelBundle
     network: Network
+    learnt: Learnt
 
 
 @dataclass(frozen=True)
-class _Document:
-    """The form of ``model.json``."""
+class _Common:
+    """What every ``model.json`` holds."""
 
     format: Literal["leech-model"]
     schema_version: int
     architecture: dict[str, Any]
     recipe: dict[str, Any]
     recipe_digest: str
+    training: dict[str, Any]
+    digest: str
+    stamp: dict[str, Any] = field(default_factory=dict, kw_only=True)
+
+
+@dataclass(frozen=True)
+class _Document(_Common):
+    """The form of the ``model.json`` of two states."""
+
     labels: tuple[str, str]
     positive_label: str
     operating_point: OperatingPoint
     calibration: Calibration | None
-    training: dict[str, Any]
-    digest: str
-    stamp: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.labels[0] == self.labels[1] or not all(self.labels):
             raise ValueError(f"labels {list(self.labels)} must be two different names")
+
+
+@dataclass(frozen=True)
+class _ClassesDocument(_Common):
+    """The form of the ``model.json`` of more states."""
+
+    labels: tuple[str, ...]
+    positive_label: None
+    operating_point: None
+    calibration: ClassCalibration | None
+
+    def __post_init__(self) -> None:
+        if len(self.labels) < 3 or len(set(self.labels)) < len(self.labels) or not all(self.labels):
+            raise ValueError(f"labels {list(self.labels)} must be three or more different names")
+        if self.calibration is not None and len(self.calibration.scales) != len(self.labels):
+            raise ValueError(f"a calibration of {len(self.calibration.scales)} classes is none of {len(self.labels)}")
 
 
 def _digest(content: Mapping[str, Any], weights: bytes) -> str:
@@ -205,7 +274,7 @@ def save_bundle(bundle: ModelBundle, network: nn.Module, folder: Path) -> None:
     (folder / WEIGHTS).write_bytes(weights)
     document: dict[str, Any] = {
         "format": FORMAT,
-        "schema_version": SCHEMA_VERSION,
+        "schema_version": SCHEMA_VERSION if bundle.has_two_states else CLASSES_VERSION,
         "architecture": bundle.spec.to_mapping(),
         "recipe": to_mapping(bundle.recipe),
         "recipe_digest": bundle.recipe.digest(),
@@ -218,16 +287,16 @@ def save_bundle(bundle: ModelBundle, network: nn.Module, folder: Path) -> None:
     (folder / DESCRIPTION).write_text(json.dumps(document, indent=2, allow_nan=False) + "\n", encoding="utf-8")
 
 
-def choices(calibration: Calibration | None, operating_point: OperatingPoint) -> dict[str, Any]:
+def choices(calibration: AnyCalibration | None, operating_point: OperatingPoint | None) -> dict[str, Any]:
     """Return what of ``model.json`` may be chosen again without training."""
     return {
-        "operating_point": operating_point.to_mapping(),
+        "operating_point": None if operating_point is None else operating_point.to_mapping(),
         "calibration": None if calibration is None else to_mapping(calibration),
     }
 
 
 def copy_bundle(
-    model: Path, folder: Path, *, calibration: Calibration | None, operating_point: OperatingPoint
+    model: Path, folder: Path, *, calibration: AnyCalibration | None, operating_point: OperatingPoint | None
 ) -> ModelBundle:
     """Write a model again into an existing, empty folder, with everything beside it and with these choices.
 
@@ -261,11 +330,16 @@ def _read(folder: Path) -> tuple[ModelBundle, dict[str, Any]]:
         what = f"has no {missing}: it is not a complete model" if folder.is_dir() else "does not exist"
         raise InputError(f"Model '{folder}' {what}.", hint="Make one with 'leech model train'.")
     remedy = "Train it again with this version of leech."
-    content = read_description(path, "model", form=FORMAT, schema_version=SCHEMA_VERSION, remedy=remedy)
+    content = read_description(
+        path, "model", form=FORMAT, schema_version=(SCHEMA_VERSION, CLASSES_VERSION), remedy=remedy
+    )
     from leech.models.spec import parse_form
 
     try:
-        document = build(_Document, content, source=str(path))
+        form: type[_Document | _ClassesDocument] = (
+            _Document if content["schema_version"] == SCHEMA_VERSION else _ClassesDocument
+        )
+        document = build(form, content, source=str(path))
         recipe = Recipe.stored(document.recipe, str(path))
         spec = parse_form(document.architecture, source=str(path))
     except LeechError as error:
@@ -276,7 +350,7 @@ def _read(folder: Path) -> tuple[ModelBundle, dict[str, Any]]:
             f"differently (recorded {document.recipe_digest}, now {recipe.digest()}).",
             hint="Use the version of leech that trained it, or train again.",
         )
-    if document.labels[1] != document.positive_label:
+    if isinstance(document, _Document) and document.labels[1] != document.positive_label:
         raise InputError(f"'{path}': the positive label '{document.positive_label}' is not the second of the labels.")
     bundle = ModelBundle(
         spec=spec,
@@ -331,7 +405,7 @@ def load_bundle(folder: Path) -> LoadedModel:
     except (OSError, SafetensorError) as error:
         raise InputError(f"Cannot read weights '{path}': {error}.", hint="Copy the model folder again.") from error
     try:
-        network = build_network(bundle.spec, bundle.recipe)
+        network = build_network(bundle.spec, bundle.recipe, num_classes=len(bundle.labels))
     except ConfigError as error:
         raise InputError(f"'{folder / DESCRIPTION}': {error.message}", hint=_DAMAGED) from error
     expected = network.state_dict()
@@ -354,4 +428,4 @@ def load_bundle(folder: Path) -> LoadedModel:
             hint=_DAMAGED,
         )
     network.load_state_dict(state, strict=True)
-    return LoadedModel(bundle, network.eval())
+    return LoadedModel(bundle, network.eval(), Learnt.load(folder, bundle.training))

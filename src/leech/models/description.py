@@ -49,9 +49,7 @@ class ModelDescription:
         overview = [
             ("path", str(self.path)),
             ("architecture", f"{bundle.spec.name}: {bundle.spec.description}"),
-            ("labels", f"{bundle.labels[0]} (negative), {bundle.labels[1]} (positive)"),
-            ("called positive", f"cl >= {bundle.threshold_cl} ({bundle.operating_point.source})"),
-            *_achieved_rows(bundle.operating_point),
+            *_label_rows(bundle),
             ("calibration", "none" if bundle.calibration is None else bundle.calibration.describe()),
             ("parameters", str(sum(self.parameters.values()))),
             *((f"  {name}", str(number)) for name, number in self.parameters.items()),
@@ -99,6 +97,19 @@ def _words(value: Any) -> str:
     return str(value)
 
 
+def _label_rows(bundle: ModelBundle) -> list[tuple[str, str]]:
+    """Return what is told apart, and when which is called."""
+    point = bundle.operating_point
+    if point is None:
+        return [("labels", ", ".join(bundle.labels)), ("called", "the most probable label")]
+    negative, positive = bundle.labels
+    return [
+        ("labels", f"{negative} (negative), {positive} (positive)"),
+        ("called positive", f"cl >= {point.threshold_cl} ({point.source})"),
+        *_achieved_rows(point),
+    ]
+
+
 def _achieved_rows(point: OperatingPoint) -> list[tuple[str, str]]:
     """Return one row per split that the operating point was measured on."""
     rows = []
@@ -117,7 +128,7 @@ def describe(folder: Path) -> ModelDescription:
     """
     from leech.data.corpus import stored_table
 
-    bundle, network = load_bundle(folder)
+    bundle, network, _ = load_bundle(folder)
     # Looked at here too, so that a folder is not called whole whose k-mer table is missing.
     stored_table(folder, bundle.recipe)
     parts = {**dict(network.branches.named_children()), "output": network.output}

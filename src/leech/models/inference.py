@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from torch import nn
 
 from leech.errors import LeechError
-from leech.models.calibration import sigmoid
+from leech.models.calibration import calibrated, sigmoid, softmax
 
 if TYPE_CHECKING:
     from leech.data.batches import Inputs
-    from leech.models.calibration import Calibration
+    from leech.models.calibration import AnyCalibration
 
 
 def charging_likelihood(probability: NDArray[np.float64]) -> NDArray[np.uint8]:
@@ -37,15 +37,9 @@ def probabilities(logits: NDArray[np.float64]) -> NDArray[np.float64]:
     return sigmoid(logits[:, 0]) if logits.shape[1] == 1 else softmax(logits)
 
 
-def positive_probability(logits: NDArray[np.float64], calibration: Calibration | None) -> NDArray[np.float64]:
+def positive_probability(logits: NDArray[np.float64], calibration: AnyCalibration | None) -> NDArray[np.float64]:
     """Return P(positive) of raw logits (n,) of one output, calibrated where there is a calibration."""
-    return sigmoid(logits) if calibration is None else calibration.apply(logits)
-
-
-def softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return class probabilities (n, K) of raw logits (n, K)."""
-    shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return np.asarray(shifted / shifted.sum(axis=1, keepdims=True))
+    return calibrated(logits, calibration)
 
 
 class Predictor:
@@ -82,9 +76,10 @@ class Predictor:
         assert len(result) == len(inputs.signal)
         return np.asarray(result)
 
-    def positive_probability(self, inputs: Inputs, calibration: Calibration | None) -> NDArray[np.float64]:
-        """Return P(positive) of each chunk by a network with one logit, float64 (n,).
+    def probabilities(self, inputs: Inputs, calibration: AnyCalibration | None) -> NDArray[np.float64]:
+        """Return P(positive) of each chunk by a network with one logit, float64 (n,), else that of every class, (n, K).
 
         :param calibration: the model's own; None gives the raw probabilities. Without a default, so that none is forgotten.
         """
-        return positive_probability(self.logits(inputs)[:, 0], calibration)
+        logits = self.logits(inputs)
+        return calibrated(logits[:, 0] if logits.shape[1] == 1 else logits, calibration)

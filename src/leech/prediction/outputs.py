@@ -7,7 +7,7 @@ where it stands the other files do too; no index of an earlier BAM stays beside 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,9 +38,17 @@ class OutputFiles:
     record: Path | None
 
     @classmethod
-    def plan(cls, sources: ReadSources, config: PredictConfig, output: Path) -> OutputFiles:
+    def plan(
+        cls,
+        sources: ReadSources,
+        config: PredictConfig,
+        output: Path,
+        calls: Sequence[str] = TABLES,
+        summaries: Mapping[str, str] = SUMMARIES,
+    ) -> OutputFiles:
         """Return the files that a configuration asks for.
 
+        :param calls: names of tables between sample and ``.tsv.gz``; ``summaries`` likewise, by level.
         :raises ConfigError: a BAM's name without .bam, the input itself, or no name for the tables.
         """
         form = config.format or ("bam" if config.tables is None else "both")
@@ -60,8 +68,8 @@ class OutputFiles:
         return cls(
             bam=bam,
             index=_index_of(bam, config),
-            calls={name: folder / f"{sample}.{name}.tsv.gz" for name in TABLES},
-            summaries={level: folder / f"{sample}.{name}.tsv.gz" for level, name in SUMMARIES.items()},
+            calls={name: folder / f"{sample}.{name}.tsv.gz" for name in calls},
+            summaries={level: folder / f"{sample}.{name}.tsv.gz" for level, name in summaries.items()},
             record=folder / f"{sample}.{RECORD}",
         )
 

@@ -20,6 +20,9 @@ from leech.provenance import final_path, read_description
 FORMAT = "leech-predict"
 SCHEMA_VERSION = 1
 
+CLASSES_FORMAT = "leech-class-predict"
+"""Of models of more than two states, whose records are compared with none; its schema version is 1, too."""
+
 RECORD = "predict.json"
 """Name of a run's record behind the sample's."""
 

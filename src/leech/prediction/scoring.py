@@ -37,7 +37,10 @@ _HELD_ANYWAY = 8000
 
 
 class ScoredBatch(NamedTuple):
-    """Some consecutive records and P(positive) of the used ones, float64 (num_chunks,)."""
+    """Some consecutive records and P(positive) of the used ones, float64 (num_chunks,), or P of every class, (num_chunks, K).
+
+    Without a used one the probabilities are of shape (0,), whatever the model.
+    """
 
     batch: RecordBatch
     probabilities: NDArray[np.float64]
@@ -198,7 +201,7 @@ class _Scorer:
         predictor = self._free.get()
         try:
             inputs = make_inputs(columns, self._bundle.recipe, self._bundle.spec.features)
-            return predictor.positive_probability(inputs, self._bundle.calibration)
+            return predictor.probabilities(inputs, self._bundle.calibration)
         except (MemoryError, RuntimeError) as error:
             if not _is_out_of_memory(error):
                 raise
@@ -219,7 +222,8 @@ def _dealt_out(
     left = np.zeros(0)
     try:
         for completed, probabilities in scored:
-            left = np.concatenate([left, probabilities])
+            # Of classes they have two dimensions, which nothing of no length can be joined with.
+            left = np.concatenate([part for part in (left, probabilities) if len(part)] or [np.zeros(0)])
             for batch in completed:
                 number = len(batch.cut.chunks)
                 yield ScoredBatch(batch, left[:number])

@@ -8,7 +8,7 @@ in its order, but for an earlier ``cl``; file names and columns are a stable int
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -24,9 +24,12 @@ CALL_TAG = "cl"
 _COMPRESSING_THREADS = 2
 
 
-def header_with_program(header: pysam.AlignmentHeader, version: str, command: str) -> pysam.AlignmentHeader:
+def header_with_program(
+    header: pysam.AlignmentHeader, version: str, command: str, comment: Callable[[str], str] | None = None
+) -> pysam.AlignmentHeader:
     """Return the header with one @PG line more, chained to the last program; all other lines stay as they are.
 
+    :param comment: text of a @CO line to add, by the ID of the program; None for none.
     :raises InputError: a header that is not UTF-8.
     """
     try:
@@ -52,6 +55,8 @@ def header_with_program(header: pysam.AlignmentHeader, version: str, command: st
     previous = f"\tPP:{programs[-1]}" if programs else ""
     command = " ".join(command.split())
     lines.append(f"@PG\tID:{name}\tPN:leech{previous}\tVN:{version}\tCL:{command}")
+    if comment is not None:
+        lines.append(f"@CO\t{comment(name)}")
     return pysam.AlignmentHeader.from_text("\n".join(lines) + "\n")
 
 
@@ -65,9 +70,10 @@ def tag_record(record: pysam.AlignedSegment, likelihood: int | None) -> bool:
     return earlier
 
 
-class CallBam:
-    """The BAM of a run, written in a few threads.
+class TaggedBam:
+    """The BAM of a run, written in a few threads; what is written of a call is left to the classes below.
 
+    :ivar num_replaced: records that carried such tags before.
     :param path: where to write.
     :param name: the final name, for messages.
     :param must_be_sorted: refuse records that are not sorted by position, which an index needs.
@@ -81,9 +87,10 @@ class CallBam:
         self._num_written = 0
         self._last = (-1, -1)
 
-    def write(self, record: pysam.AlignedSegment, call: Call) -> None:
-        """Write a record with its call; an earlier tag is replaced or taken away, and counted.
+    def put(self, record: pysam.AlignedSegment, *, was_tagged: bool) -> None:
+        """Write a record that has its tags.
 
+        :param was_tagged: whether it carried such tags before.
         :raises InputError: it comes before the last one, and an index was asked for.
         """
         if self._must_be_sorted:
@@ -91,12 +98,12 @@ class CallBam:
             place = (record.reference_id % 2**31, record.reference_start)
             if place < self._last:
                 raise InputError(
-                    f"Record {self._num_written + 1} of the alignments ('{call.read_id}') lies before the one in front of it, "
-                    "and --index takes records that are sorted by position.",
+                    f"Record {self._num_written + 1} of the alignments ('{record.query_name}') lies before the one in front of "
+                    "it, and --index takes records that are sorted by position.",
                     hint="Sort the BAM first (samtools sort), or leave out --index.",
                 )
             self._last = place
-        self.num_replaced += tag_record(record, call.likelihood)
+        self.num_replaced += was_tagged
         try:
             self._file.write(record)
         except OSError as error:
@@ -132,6 +139,17 @@ class CallBam:
             pysam.index("-b", "-o", str(path), str(self._path))
         except pysam.utils.SamtoolsError as error:
             raise InputError(f"The BAM cannot be indexed: {error}.") from error
+
+
+class CallBam(TaggedBam):
+    """The BAM of a run, with ``cl`` tags."""
+
+    def write(self, record: pysam.AlignedSegment, call: Call) -> None:
+        """Write a record with its call; an earlier tag is replaced or taken away, and counted.
+
+        :raises InputError: it comes before the last one, and an index was asked for.
+        """
+        self.put(record, was_tagged=tag_record(record, call.likelihood))
 
 
 class GzipTable:

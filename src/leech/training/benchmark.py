@@ -29,7 +29,7 @@ from leech.training.config import BenchmarkConfig, TrainConfig
 from leech.training.distributed import kind_of_ranks, launched, run_ranks
 from leech.training.loop import make_plan, reproducible
 from leech.training.step import Share, Stepper, epoch_shares
-from leech.training.task import ClassificationTask
+from leech.training.task import ClassificationTask, make_task
 from leech.training.world import World
 
 PHASES = ("data", "forward", "backward", "reduce", "step")
@@ -136,8 +136,8 @@ def _time_on_rank(world: World, config: BenchmarkConfig, data: Path) -> Benchmar
     )
     started = time.perf_counter()
     with reproducible(world.device):
-        network = build_network(spec, corpus.recipe, seed=config.seed)
-        task = ClassificationTask(corpus, states, network, spec.features, settings)
+        network = build_network(spec, corpus.recipe, num_classes=len(states.labels), seed=config.seed)
+        task = make_task(corpus, states, network, spec.features, settings)
         plan = make_plan(task.num_rows, settings)
         stepper = Stepper(task, settings, plan.num_steps, world)
         shares = prefetched(
@@ -169,9 +169,9 @@ def _time_on_rank(world: World, config: BenchmarkConfig, data: Path) -> Benchmar
 
 
 def _some_label(corpus: Corpus) -> str | None:
-    """Return the positive label, or any where the corpus does not say: nothing is called by it."""
+    """Return the positive label, or any where a corpus of two does not say: nothing is called by it."""
     recorded = corpus.manifest.positive_label
-    return recorded if recorded is not None or not corpus.labels else corpus.labels[-1]
+    return recorded if recorded is not None or len(corpus.labels) != 2 else corpus.labels[-1]
 
 
 def _batches(task: ClassificationTask, batch_size: int, num_parts: int, world: World, count: int) -> Iterator[Share]:

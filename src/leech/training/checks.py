@@ -37,39 +37,63 @@ _MEASURED = (
 """Columns of real numbers; the others are integers, which are always finite."""
 
 
-class TwoStates(NamedTuple):
-    """The rows that training uses, and which label is which.
+class States(NamedTuple):
+    """The rows that training uses, and which label is which class.
 
-    :ivar labels: names of the negative and of the positive class.
-    :ivar positive_code: the corpus's label code of the positive class.
+    :ivar labels: names of the classes; of two the negative and the positive one, of more in the order of the corpus.
+    :ivar codes: the corpus's label code of each class.
     :ivar train: rows of the training split, int64, ascending; ``validation`` likewise.
-    :ivar num_train: negative and positive chunks of the training split; ``num_validation`` likewise.
+    :ivar num_train: chunks of the training split by class; ``num_validation`` likewise.
     """
 
-    labels: tuple[str, str]
-    positive_code: int
+    labels: tuple[str, ...]
+    codes: tuple[int, ...]
     train: NDArray[np.int64]
     validation: NDArray[np.int64]
-    num_train: tuple[int, int]
-    num_validation: tuple[int, int]
+    num_train: tuple[int, ...]
+    num_validation: tuple[int, ...]
+
+    @property
+    def positive_label(self) -> str | None:
+        """The positive one of two labels; None of more, of which none is."""
+        return self.labels[1] if len(self.labels) == 2 else None
 
 
-def choose_positive(corpus: Corpus, wanted: str | None) -> tuple[str, str]:
-    """Return the names of the negative and of the positive label.
+def choose_labels(corpus: Corpus, wanted: str | None) -> tuple[str, ...]:
+    """Return the names of the classes: the negative and the positive label, or all of more than two.
 
     :param wanted: the positive label asked for; None leaves it to the corpus.
-    :raises InputError: the corpus has not exactly two labels.
-    :raises ConfigError: nobody says which label is positive, or what is said contradicts the corpus.
+    :raises InputError: the corpus has fewer than two labels.
+    :raises ConfigError: nobody says which of two labels is positive, what is said contradicts the corpus, or one of more than
+        two is said to be.
     """
     labels, recorded = corpus.labels, corpus.manifest.positive_label
-    quoted = " and ".join(f"'{label}'" for label in labels)
-    if len(labels) != 2:
+    if len(labels) < 2:
         found = f"{len(labels)} labels ({', '.join(labels)})" if labels else "no labels"
         raise InputError(
-            f"Corpus '{corpus.path}' has {found}; a classifier of two states needs chunks of exactly two.",
-            hint="Prepare each library with its own --label, then join two of them with 'leech data merge'.",
+            f"Corpus '{corpus.path}' has {found}; a classifier needs chunks of at least two.",
+            hint="Prepare each library with its own --label, then join them with 'leech data merge'.",
         )
-    positive = recorded if wanted is None else wanted
+    if len(labels) == 2:
+        return _choose_positive(corpus, recorded if wanted is None else wanted)
+    if wanted is not None:
+        raise ConfigError(
+            f"--positive-label {wanted}: corpus '{corpus.path}' has {len(labels)} labels ({', '.join(labels)}), and of more "
+            "than two none is positive.",
+            hint="Leave --positive-label out, or merge two of the libraries.",
+        )
+    if recorded is not None:
+        raise ConfigError(
+            f"Corpus '{corpus.path}' has {len(labels)} labels ({', '.join(labels)}) and names '{recorded}' as positive; of "
+            "more than two none is.",
+            hint="Merge the libraries again without --positive-label, or merge two of them.",
+        )
+    return tuple(labels)
+
+
+def _choose_positive(corpus: Corpus, positive: str | None) -> tuple[str, str]:
+    labels, recorded = corpus.labels, corpus.manifest.positive_label
+    quoted = " and ".join(f"'{label}'" for label in labels)
     if positive is None:
         raise ConfigError(
             f"Which of {quoted} is positive? Corpus '{corpus.path}' does not say, and a guess would turn every call around.",
@@ -85,12 +109,11 @@ def choose_positive(corpus: Corpus, wanted: str | None) -> tuple[str, str]:
             f"--positive-label {positive} contradicts corpus '{corpus.path}', whose positive label is '{recorded}'.",
             hint="Leave --positive-label out, or merge the sources again with the other one.",
         )
-    negative = labels[1 - labels.index(positive)]
-    return negative, positive
+    return labels[1 - labels.index(positive)], positive
 
 
-def examine(corpus: Corpus, positive_label: str | None) -> TwoStates:
-    """Look through a corpus before training; see :class:`TwoStates` for the result.
+def examine(corpus: Corpus, positive_label: str | None) -> States:
+    """Look through a corpus before training; see :class:`States` for the result.
 
     :raises InputError: not split, a class or a split (nearly) empty, or values that are not finite.
     :raises ConfigError: the positive label is not settled.
@@ -100,14 +123,11 @@ def examine(corpus: Corpus, positive_label: str | None) -> TwoStates:
             f"Corpus '{corpus.path}' is not split, so nothing could be kept apart to validate on.",
             hint="Split it with 'leech data merge CORPUS... -o OUT --split 0.7 0.15 0.15' and train on OUT.",
         )
-    labels = choose_positive(corpus, positive_label)
-    positive_code = corpus.labels.index(labels[1])
+    labels = choose_labels(corpus, positive_label)
+    codes = tuple(corpus.labels.index(name) for name in labels)
     label = np.asarray(corpus.column("label"))
     rows = {split: corpus.rows(split) for split in SPLITS}
-    counts = {
-        split: tuple(int((label[chosen] == corpus.labels.index(name)).sum()) for name in labels)
-        for split, chosen in rows.items()
-    }
+    counts = {split: tuple(int((label[chosen] == code).sum()) for code in codes) for split, chosen in rows.items()}
     overview = "; ".join(
         f"{split}: " + ", ".join(f"{count} {name}" for count, name in zip(counts[split], labels, strict=True))
         for split in SPLITS
@@ -123,21 +143,23 @@ def examine(corpus: Corpus, positive_label: str | None) -> TwoStates:
                 )
             if count < FEW_CLASS_CHUNKS:
                 logger.warning("Only %d chunks of '%s' in the %s split: expect chance to show.", count, name, split)
-    logger.info("Chunks by class: %s. Positive: '%s'.", overview, labels[1])
     chosen = {split: rows[split][label[rows[split]] >= 0] for split in ("train", "validation")}
+    states = States(
+        labels=labels,
+        codes=codes,
+        train=chosen["train"],
+        validation=chosen["validation"],
+        num_train=counts["train"],
+        num_validation=counts["validation"],
+    )
+    positive = states.positive_label
+    logger.info("Chunks by class: %s.%s", overview, "" if positive is None else f" Positive: '{positive}'.")
     unlabelled = sum(len(rows[split]) - len(chosen[split]) for split in chosen)
     if unlabelled:
         logger.warning("%d chunks have no label and are left out of training and validation.", unlabelled)
     for split in chosen:
         _require_finite(corpus, chosen[split], split)
-    return TwoStates(
-        labels=labels,
-        positive_code=positive_code,
-        train=chosen["train"],
-        validation=chosen["validation"],
-        num_train=(counts["train"][0], counts["train"][1]),
-        num_validation=(counts["validation"][0], counts["validation"][1]),
-    )
+    return states
 
 
 def _require_finite(corpus: Corpus, rows: NDArray[np.int64], split: str) -> None:

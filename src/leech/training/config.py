@@ -45,7 +45,7 @@ class TrainConfig:
     device: Literal["auto", "cpu", "cuda"] = knob("auto", help="Where to train; 'auto' is a GPU where there is one.")
     seed: int = knob(0, minimum=0, help="Seed of the first weights, the order of the chunks and all noise.")
     positive_label: str | None = knob(
-        None, help="Which of the two labels is positive; needed where the corpus does not say."
+        None, help="Which of two labels is positive; needed where the corpus does not say. Of more than two none is."
     )
     learning_rate: float = knob(2e-3, minimum=1e-8, maximum=1.0, help="Highest learning rate.")
     weight_decay: float = knob(0.01, minimum=0.0, maximum=10.0, help="Decay of weight matrices (AdamW).")
@@ -57,7 +57,7 @@ class TrainConfig:
         help="Evaluations without a better validation AUROC after which training stops. Default: 10, but not before step 600.",
     )
     class_weights: Literal["balanced", "none"] = knob(
-        "balanced", help="Whether both classes weigh the same in the loss, or every chunk does."
+        "balanced", help="Whether all classes weigh the same in the loss, or every chunk does."
     )
     label_smoothing: float = knob(0.0, minimum=0.0, maximum=0.9, help="Certainty taken from the labels.")
     noise: float = knob(
@@ -72,9 +72,7 @@ class TrainConfig:
         maximum=0.99999,
         help="Decay per step of the moving average of weights that is kept; 0 for none.",
     )
-    oversample_minority: bool = knob(
-        False, help="Draw both classes equally often, instead of each chunk once an epoch."
-    )
+    oversample_minority: bool = knob(False, help="Draw all classes equally often, instead of each chunk once an epoch.")
     balance_by: Confounder | None = knob(
         None,
         help="Draw each value of this column equally often; with --oversample-minority, each class of each value.",

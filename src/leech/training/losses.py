@@ -7,6 +7,7 @@ many pieces it was computed in, so that pieces of unequal weight add up to what 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -34,14 +35,27 @@ def binary_cross_entropy(logits: Tensor, positive: Tensor, weights: Tensor, smoo
     return LossSum((losses * weights).sum(), weights.sum())
 
 
-def class_weights(num_negative: float, num_positive: float, scheme: str) -> tuple[float, float]:
-    """Return the weight of a negative and of a positive read.
+def softmax_cross_entropy(logits: Tensor, classes: Tensor, weights: Tensor, smoothing: float = 0.0) -> LossSum:
+    """Return the cross-entropy of raw logits of K > 2 classes.
 
-    :param num_negative: number of negative reads, or the sum of their weights where they have some; ``num_positive`` likewise.
-    :param scheme: "balanced" gives either class the same total weight and the average read the weight 1; "none" gives
+    :param logits: shape (n, K).
+    :param classes: int64, shape (n,).
+    :param weights: float32, shape (n,).
+    :param smoothing: share of the label's certainty that is spread over all classes: the target is ``smoothing / K`` for the
+        others (Szegedy et al. 2016).
+    """
+    losses = functional.cross_entropy(logits.float(), classes, reduction="none", label_smoothing=smoothing)
+    return LossSum((losses * weights).sum(), weights.sum())
+
+
+def class_weights(totals: Sequence[float], scheme: str) -> tuple[float, ...]:
+    """Return the weight of a read of each class.
+
+    :param totals: number of reads by class, or the sum of their weights where they have some.
+    :param scheme: "balanced" gives every class the same total weight and the average read the weight 1; "none" gives
         every read the weight 1.
     """
     if scheme == "none":
-        return 1.0, 1.0
-    total = num_negative + num_positive
-    return total / (2 * num_negative), total / (2 * num_positive)
+        return (1.0,) * len(totals)
+    whole = sum(totals)
+    return tuple(whole / (len(totals) * total) for total in totals)

@@ -27,19 +27,20 @@ from leech.console import Task as ProgressTask
 from leech.data.corpus import Corpus
 from leech.errors import InputError, MismatchError
 from leech.evaluation.verdict import warn_unchecked
-from leech.models.bundle import ModelBundle, save_bundle
+from leech.models.bundle import ModelBundle, OperatingPoint, save_bundle
 from leech.models.description import describe
+from leech.models.learnt import Learnt
 from leech.models.spec import ArchitectureSpec, build_network, load_architecture
 from leech.provenance import Stamp, atomic_folder, require_free
 from leech.training.checkpoints import Kept
-from leech.training.checks import TwoStates, examine
+from leech.training.checks import States, examine
 from leech.training.claim import claimed
 from leech.training.config import TrainConfig
 from leech.training.distributed import launched, run_ranks
 from leech.training.loop import Fitted, Hooks, Plan, Record, fit, make_plan, reproducible
 from leech.training.resume import ResumeFile, differences, identity_of
 from leech.training.stopping import StopRequest
-from leech.training.task import ClassificationTask
+from leech.training.task import ClassificationTask, make_task
 from leech.training.world import World
 
 
@@ -137,18 +138,18 @@ def _train_on_rank(world: World, job: _Job) -> TrainResult | None:
     spec = load_architecture(job.config.model)
     plan = make_plan(len(states.train), job.config)
     # What was left to leech to choose, so that a run which spells it out is the same run.
-    settled = replace(job.config, positive_label=states.labels[1], batch_size=plan.batch_size, epochs=plan.epochs)
+    settled = replace(job.config, positive_label=states.positive_label, batch_size=plan.batch_size, epochs=plan.epochs)
     file = ResumeFile(resume_path(job.output), identity_of(settled, corpus, spec))
     finished = _prepare_resume(file, job)
     if finished is not None:
         return finished if world.is_first else None
-    network = build_network(spec, corpus.recipe, num_classes=2, seed=settled.seed)
+    network = build_network(spec, corpus.recipe, num_classes=len(states.labels), seed=settled.seed)
     folder_of_output = atomic_folder(job.output, force=job.force) if world.is_first else nullcontext(None)
     stop = StopRequest()
     # Whoever asks for an end after the last evaluation gets the model, which is there as soon as a saved state would be.
     with reproducible(world.device), stop.listening(), folder_of_output as folder:
         with _said_once(world):
-            task = ClassificationTask(corpus, states, network, spec.features, settled)
+            task = make_task(corpus, states, network, spec.features, settled)
         progress = job.progress if world.is_first else SilentProgress()
         fitted = _fit(task, settled, plan, world, file, progress, stop)
         if folder is not None:
@@ -273,13 +274,15 @@ def _write(
     job: _Job,
     spec: ArchitectureSpec,
     corpus: Corpus,
-    states: TwoStates,
+    states: States,
     settled: TrainConfig,
     network: nn.Module,
     fitted: Fitted,
 ) -> None:
     run = identity_of(settled, corpus, spec)
-    save_bundle(_describe(spec, corpus, states, fitted.kept, job.stamp, run), network, folder)
+    learnt = _learnt(corpus, states)
+    save_bundle(_describe(spec, corpus, states, fitted.kept, learnt, job.stamp, run), network, folder)
+    learnt.save(folder)
     for companion in (corpus.kmer_table(), corpus.bed_sites()):
         if companion is not None:
             companion.save(folder)
@@ -311,12 +314,19 @@ class _Reporter:
 
 
 def _describe(
-    spec: ArchitectureSpec, corpus: Corpus, states: TwoStates, kept: Kept, stamp: Stamp, run: Mapping[str, Any]
+    spec: ArchitectureSpec,
+    corpus: Corpus,
+    states: States,
+    kept: Kept,
+    learnt: Learnt,
+    stamp: Stamp,
+    run: Mapping[str, Any],
 ) -> ModelBundle:
     return ModelBundle(
         spec=spec,
         recipe=corpus.recipe,
         labels=states.labels,
+        operating_point=None if states.positive_label is None else OperatingPoint(),
         training={
             "epoch": kept.epoch,
             "step": kept.step,
@@ -326,13 +336,22 @@ def _describe(
             "references": _references(corpus, states),
             "corpus_digest": corpus.manifest.digest,
             **_origin(corpus),
+            **learnt.to_mapping(),
             "run": dict(run),
         },
         stamp=stamp.to_mapping(),
     )
 
 
-def _references(corpus: Corpus, states: TwoStates) -> list[str]:
+def _learnt(corpus: Corpus, states: States) -> Learnt:
+    """Return what the model will tell of its reads, those by which it was chosen among them."""
+    rows = np.sort(np.concatenate([states.train, states.validation]))
+    found = corpus.gather(rows, ["parent_id", "run"])
+    names = corpus.categories["run"]
+    return Learnt.of(found["parent_id"], (names[code] for code in np.unique(found["run"])))
+
+
+def _references(corpus: Corpus, states: States) -> list[str]:
     """Return the names of the references that were learnt from, in the order of their names."""
     codes = np.unique(corpus.gather(states.train, ["reference"])["reference"])
     return sorted(corpus.categories["reference"][code] for code in codes)

@@ -90,3 +90,27 @@ def _fault(key: str, value: Any) -> str:
 def _is_number(value: Any) -> bool:
     # NaN is unlike itself in every comparison.
     return isinstance(value, (int, float)) and not isinstance(value, bool) and -_LARGEST < value < _LARGEST
+
+
+def refuse_class_metrics(content: Mapping[str, Any], path: Path) -> None:
+    """Refuse metrics of a model of more than two states.
+
+    :raises InputError: the file holds some.
+    """
+    if content.get("format") == "leech-class-metrics":
+        raise InputError(
+            f"Metrics '{path}' are of a model of more than two states, which the page does not show.",
+            hint="'leech eval test' shows them as tables; leave them out here.",
+        )
+
+
+def refuse_class_calls(folder: Path) -> None:
+    """Refuse a folder of calls by a model of more than two states.
+
+    :raises InputError: the folder holds some.
+    """
+    if any(folder.glob("*.states_summary.tsv.gz")):
+        raise InputError(
+            f"'{folder}' holds calls by a model of more than two states, which the page does not show.",
+            hint="Leave it out; its tables are '<sample>.states_summary.tsv.gz'.",
+        )

@@ -24,7 +24,9 @@ from leech.data.packed import open_to_read
 from leech.data.reasons import NOT_A_LOSS, USED
 from leech.errors import InputError
 from leech.evaluation.intervals import Interval, wilson
-from leech.evaluation.report.form import require_form
+from leech.evaluation.report.form import refuse_class_calls, refuse_class_metrics, require_form
+from leech.evaluation.scores import refuse_class_scores
+from leech.models.learnt import Overlap, read_overlap
 from leech.provenance import distinct_names
 
 NUM_LEVELS = 256
@@ -98,6 +100,7 @@ class Sample:
     :ivar histogram: called reads by ``cl``, 256 counts; None where no file tells.
     :ivar labels: of the negative and the positive state; None where no file tells.
     :ivar record: the run's ``predict.json``; empty without one.
+    :ivar learnt: whether the model learnt from the sample's reads.
     :ivar corrected: fractions of all references together by name, those that predict could work out.
     :ivar groups: corrected fractions by amino acid and name; empty where no file tells.
     """
@@ -110,6 +113,7 @@ class Sample:
     threshold_cl: int | None
     labels: tuple[str, str] | None
     record: Mapping[str, Any]
+    learnt: Overlap
     corrected: Mapping[str, Fraction]
     groups: Mapping[str, Mapping[str, Fraction]]
 
@@ -128,12 +132,14 @@ class Judged:
 
     :ivar content: the metrics file; of scores alone, what follows from them.
     :ivar counts: of ``negative`` and ``positive`` reads by ``cl``, 256 each; None where no file tells.
+    :ivar learnt: whether the model learnt from these reads.
     """
 
     name: str
     path: Path
     content: Mapping[str, Any]
     counts: tuple[tuple[int, ...], tuple[int, ...]] | None
+    learnt: Overlap = Overlap("unknown")
 
     @property
     def labels(self) -> tuple[str, str]:
@@ -183,6 +189,7 @@ def read_metrics(paths: Sequence[Path]) -> list[Judged]:
     judged = []
     for path, name in zip(paths, distinct_names(paths, ".json"), strict=True):
         content = read_json(path, "metrics")
+        refuse_class_metrics(content, path)
         if content.get("format") != "leech-metrics":
             raise InputError(
                 f"'{path}' holds no metrics (format {content.get('format')!r}, expected 'leech-metrics').",
@@ -197,8 +204,18 @@ def read_metrics(paths: Sequence[Path]) -> list[Judged]:
         require_form(content, path)
         counts = _part(content, "score_counts")
         sides = tuple(_levels(counts.get(side), path) for side in ("negative", "positive")) if counts else None
-        judged.append(Judged(name, path, content, sides))  # type: ignore[arg-type]
+        judged.append(Judged(name, path, content, sides, _overlap(content, path)))  # type: ignore[arg-type]
     return judged
+
+
+def _overlap(content: Mapping[str, Any], path: Path) -> Overlap:
+    found = read_overlap(content.get("learnt_from"))
+    if found is None:
+        raise InputError(
+            f"'{path}' is damaged: learnt_from does not say whether the model learnt from these reads.",
+            hint="Make it again; such files are not edited.",
+        )
+    return found
 
 
 def _levels(numbers: Any, path: Path) -> tuple[int, ...]:
@@ -261,6 +278,7 @@ def table_rows(path: Path, columns: Sequence[str]) -> Iterator[dict[str, str]]:
         with open_to_read(path) as file:
             table = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE, strict=True)
             missing = [name for name in columns if name not in (table.fieldnames or [])]
+            refuse_class_scores(path, missing, table.fieldnames or [])
             if missing:
                 raise InputError(f"Table '{path}' has no column '{missing[0]}'.", hint="It must be as leech wrote it.")
             for row in table:
@@ -282,6 +300,7 @@ def read_samples(folders: Sequence[Path]) -> list[Sample]:
     for folder in folders:
         found = _sample_names(folder)
         if not found:
+            refuse_class_calls(folder)
             raise InputError(
                 f"'{folder}' holds no table of calls by reference (<sample>.{_TABLES[0]}.tsv.gz).",
                 hint="Give a folder that 'leech predict --tables' wrote.",
@@ -345,6 +364,7 @@ def _read_sample(folder: Path, name: str) -> Sample:
         threshold_cl=threshold if isinstance(threshold, int) else None,
         labels=(str(labels[0]), str(labels[1])) if isinstance(labels, list) and len(labels) == 2 else None,
         record=record,
+        learnt=_overlap(record, record_path),
         corrected=_of_all(record, record_path),
         groups={
             row["amino_acid"]: _corrected(row, _telling(record), groups) for row in table_rows(groups, ("amino_acid",))

@@ -1,0 +1,1 @@
+"""Calling reads by a model of more than two states."""
