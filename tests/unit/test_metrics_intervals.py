@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 
 from leech.evaluation import metrics
-from leech.evaluation.intervals import Interval, auroc_error, auroc_interval, bootstrap_intervals, parent_codes, wilson
+from leech.evaluation.intervals import (
+    Interval,
+    auroc_influences,
+    auroc_interval,
+    bootstrap_intervals,
+    parent_codes,
+    wilson,
+)
 
 
 def test_wilson_interval_of_eight_in_ten() -> None:
@@ -111,16 +118,32 @@ def test_a_metric_that_most_resamplings_leave_undefined_has_no_interval() -> Non
     assert bootstrap_intervals(lambda _: (None, 1.0), np.arange(4), 0, seed=0) == (None, None)
 
 
-def test_hanley_and_mcneil_error_by_hand() -> None:
-    # Area 0.75: Q1 = 0.75 / 1.25 = 0.6, Q2 = 1.125 / 1.75 = 0.642857. Sizes 4 and 6:
-    # 0.1875 + 5 * (0.6 - 0.5625) + 3 * (0.642857 - 0.5625) = 0.616071, over 24 is 0.0256696, root 0.160217.
-    assert auroc_error(0.75, num_negative=4, num_positive=6) == pytest.approx(0.160217, abs=1e-5)
-    assert auroc_error(1.0, 5, 5) == 0.0
+def test_influences_of_reads_on_the_auroc_by_hand() -> None:
+    # Positives at 1, 3 and negatives at 0, 2: placements of the positives 1/2 and 1 (mean 3/4), of the negatives 1 and 1/2.
+    # Each deviates by 1/4, over the root of 2 * 1.
+    positive = np.array([True, False, True, False])
+    influences = auroc_influences(positive, np.array([1.0, 0.0, 3.0, 2.0]))
+    assert influences.tolist() == pytest.approx([-0.25 / 2**0.5, 0.25 / 2**0.5, 0.25 / 2**0.5, -0.25 / 2**0.5])
 
 
-def test_hanley_and_mcneil_error_is_near_the_spread_of_simulated_areas() -> None:
+def test_squares_of_influences_sum_up_to_the_variance_of_areas_and_of_their_differences() -> None:
     generator = np.random.default_rng(3)
     positive = np.arange(200) < 80
-    areas = [metrics.auroc(metrics.Ranking(positive, generator.normal(positive * 1.5, 1)).curve()) for _ in range(400)]
-    values = np.array([area for area in areas if area is not None])
-    assert auroc_error(float(values.mean()), 120, 80) == pytest.approx(values.std(), rel=0.2)
+    areas, differences, errors, errors_of_differences = [], [], [], []
+    for _ in range(400):
+        first = generator.normal(positive * 1.5, 1)
+        second = first + generator.normal(0, 0.3, 200)
+        both = [metrics.auroc(metrics.Ranking(positive, p).curve()) or 0 for p in (first, second)]
+        one, other = (auroc_influences(positive, p) for p in (first, second))
+        areas.append(both[0])
+        differences.append(both[1] - both[0])
+        errors.append(np.sqrt((one**2).sum()))
+        errors_of_differences.append(np.sqrt(((other - one) ** 2).sum()))
+    assert np.mean(errors) == pytest.approx(np.std(areas), rel=0.15)
+    assert np.mean(errors_of_differences) == pytest.approx(np.std(differences), rel=0.15)
+    # Far smaller than that of two areas of different reads.
+    assert np.mean(errors_of_differences) < 0.5 * np.mean(errors)
+
+
+def test_the_only_read_of_a_class_moves_nothing() -> None:
+    assert auroc_influences(np.array([True, False, False]), np.array([1.0, 2.0, 0.0]))[0] == 0

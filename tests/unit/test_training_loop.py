@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +16,7 @@ from leech.data.batches import Batch, Inputs
 from leech.data.corpus import Corpus
 from leech.errors import LeechError
 from leech.models.noise import Draw
-from leech.training.checkpoints import Judgement, Kept
+from leech.training.checkpoints import Judgement, Kept, Validation
 from leech.training.config import TrainConfig
 from leech.training.loop import Hooks, Plan, Record, fit, make_plan, reproducible
 from leech.training.samplers import epoch_rows
@@ -95,15 +95,11 @@ class Regression:
         errors = (module(inputs).reshape(-1) - target) ** 2
         return errors.sum()[None]
 
-    def validate(
-        self, network: nn.Module, world: World, is_asked_to_end: Callable[[], bool]
-    ) -> Mapping[str, float | None] | None:
+    def validate(self, network: nn.Module, world: World, is_asked_to_end: Callable[[], bool]) -> Validation | None:
         assert not network.training
         assert not is_asked_to_end()
-        return {"quality": next(self._script)}
-
-    def judge(self, metrics: Mapping[str, float | None]) -> Judgement:
-        return Judgement(float(metrics["quality"] or 0), 0.05)
+        quality = next(self._script)
+        return Validation({"quality": quality}, Judgement(quality, np.array([quality / 2])))
 
 
 @pytest.fixture
@@ -194,21 +190,22 @@ def test_a_loss_that_is_not_finite_stops_before_the_weights_move_and_names_the_r
 
 def test_the_latest_evaluation_within_an_error_of_the_highest_is_kept_as_a_copy() -> None:
     kept, weight = Kept(), torch.zeros(1)
-    # Each row: value, standard error, whether it is kept, evaluations since the highest.
+    # Each row: value, influences of two rows, whether it is kept, evaluations since the highest.
     script = [
-        (0.80, 0.05, True, 0),
-        # Lower by less than the error of the highest: cannot be told apart, so the later one is kept.
-        (0.76, 0.01, True, 1),
-        (0.74, 0.99, False, 2),
-        (0.90, 0.02, True, 0),
-        # Within the error of 0.80 once, but not of 0.90.
-        (0.86, 0.05, False, 1),
-        (0.88, 0.05, True, 2),
-        (0.70, 0.05, False, 3),
+        (0.80, (0.00, 0.00), True, 0),
+        # Lower by 0.04; the difference has an error of 0.05 (of 0.03 and 0.04): cannot be told apart, so the later is kept.
+        (0.76, (0.03, 0.04), True, 1),
+        # Lower by 0.06.
+        (0.74, (0.03, 0.04), False, 2),
+        (0.90, (0.30, 0.40), True, 0),
+        # Whatever the error of either, these rows move both alike: the difference is sure.
+        (0.86, (0.30, 0.40), False, 1),
+        (0.88, (0.30, 0.42), True, 2),
+        (0.70, (0.30, 0.40), False, 3),
     ]
-    for number, (value, error, is_kept, since) in enumerate(script):
+    for number, (value, influences, is_kept, since) in enumerate(script):
         weight.fill_(number)
-        judgement = Judgement(value, error)
+        judgement = Judgement(value, np.array(influences))
         assert kept.consider(judgement, {"auroc": value}, {"w": weight}, epoch=number, step=10 * number) == is_kept
         assert kept.num_since == since
     assert (kept.epoch, kept.step, kept.metrics, float(kept.state["w"])) == (5, 50, {"auroc": 0.88}, 5.0)

@@ -14,7 +14,6 @@ from leech.data.batches import Inputs, iterate_batches
 from leech.data.compose import merge
 from leech.data.config import MergeConfig
 from leech.data.corpus import Corpus
-from leech.evaluation.intervals import auroc_error
 from leech.models.noise import Draw
 from leech.training.checks import examine
 from leech.training.config import TrainConfig
@@ -168,14 +167,15 @@ def test_three_classes_are_balanced_by_what_they_weigh_too(tmp_path: Path) -> No
     loss, weight = sums(work)
     assert weight == pytest.approx(23)
     assert loss / weight == pytest.approx((RIGHT + 2 * WRONG) / 3, rel=1e-5)
-    metrics = work.validate(work.network, World())
-    assert metrics is not None
+    found = work.validate(work.network, World())
+    assert found is not None
+    metrics = found.metrics
     assert metrics["loss"] == pytest.approx((RIGHT + 2 * WRONG) / 3, rel=1e-5)
     # All chunks score alike, and all are called a.
     assert (metrics["auroc"], metrics["balanced_accuracy"]) == (0.5, pytest.approx(1 / 3))
-    # Of three AUROC of 0.5 the error is the mean of Hanley's and McNeil's.
-    errors = [auroc_error(0.5, 18 - count, count) for count in (10, 5, 3)]
-    assert work.judge(metrics) == (0.5, pytest.approx(sum(errors) / 3))
+    # Every read lies amid the others, so none moves the AUROC.
+    assert found.judgement.value == 0.5
+    assert found.judgement.influences.tolist() == [0] * 18
 
 
 def test_unbalanced_classes_weigh_what_their_sources_do(tmp_path: Path) -> None:

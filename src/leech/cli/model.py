@@ -35,9 +35,9 @@ def train(
     """Train a network that tells the labels of a corpus apart: two, of which one is positive, or more.
 
     Training stops early by the validation AUROC; of more than two labels it is that of each against the rest, averaged. Kept
-    are the latest weights whose AUROC is within one standard error of the best: the best of many evaluations on few reads is
-    the luckiest. The folder alone is enough to predict. SIGTERM, SIGUSR1 and Ctrl-C save the run in OUTPUT.resume and end it,
-    the first two with code 75; --resume goes on from there.
+    are the latest weights whose AUROC is within one standard error of the best, that of the difference on the same reads: the
+    best of many evaluations on few reads is the luckiest. The folder alone is enough to predict. SIGTERM, SIGUSR1 and Ctrl-C
+    save the run in OUTPUT.resume and end it, the first two with code 75; --resume goes on from there.
     """
     (config,) = collect([TrainConfig], given, config_file)
 

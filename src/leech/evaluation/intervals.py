@@ -106,12 +106,17 @@ def auroc_interval(positive: Bools, p: Floats) -> Interval | None:
     return Interval(float(low), float(high))
 
 
-def auroc_error(area: float, num_negative: int, num_positive: int) -> float:
-    """Return the standard error of an AUROC from itself and the class sizes alone (Hanley and McNeil 1982)."""
-    both_positive, both_negative = area / (2 - area), 2 * area**2 / (1 + area)
-    variance = area * (1 - area)
-    variance += (num_positive - 1) * (both_positive - area**2) + (num_negative - 1) * (both_negative - area**2)
-    return math.sqrt(max(0.0, variance / (num_negative * num_positive)))
+def auroc_influences(positive: Bools, p: Floats) -> Floats:
+    """Return how far each read moves the AUROC off its expectation, float64 (n,); their squares sum up to its variance.
+
+    So the squares of two scores' differences sum up to the variance of the difference of their AUROCs on the same reads
+    (DeLong, DeLong and Clarke-Pearson 1988). Reads count as independent; the read of a class of one moves nothing.
+    """
+    influences = np.zeros(len(positive))
+    for side, placed in zip((positive, ~positive), placements(positive, p), strict=True):
+        number = len(placed)
+        influences[side] = (placed - placed.mean()) / math.sqrt(max(number * (number - 1), 1))
+    return influences
 
 
 def parent_codes(parents: NDArray[np.uint8]) -> NDArray[np.int64]:

@@ -258,7 +258,7 @@ class _Run:
         found = self.task.validate(network, self.world, lambda: bool(self.hooks.stop.signal))
         if found is None:
             self._end()
-        metrics = dict(found)
+        metrics = dict(found.metrics)
         loss, *others = self.tally.means()
         record = Record(
             epoch=self.epoch + 1,
@@ -273,7 +273,7 @@ class _Run:
         self.records.append(record)
         self.hooks.on_record(record)
         state = network.state_dict()
-        self.kept.consider(self.task.judge(metrics), metrics, state, epoch=record.epoch, step=record.step)
+        self.kept.consider(found.judgement, metrics, state, epoch=record.epoch, step=record.step)
         self.tally, self._tally_started = _Tally(len(self.task.terms)), self.hooks.clock()
 
     def save_if_due(self) -> None:
@@ -303,6 +303,8 @@ class _Run:
     def _state(self) -> State:
         tensors, kept = _tensors_of(self.stepper), self.kept
         tensors.update({f"kept.{name}": tensor for name, tensor in kept.state.items()})
+        if kept.highest is not None:
+            tensors["highest.influences"] = torch.from_numpy(kept.highest.influences)
         now = self.hooks.clock()
         content = {
             "step": self.stepper.step,
@@ -315,7 +317,8 @@ class _Run:
                 "losses": self.tally.losses.tolist(),
                 "weights": self.tally.weights.tolist(),
             },
-            "kept": {name: value for name, value in vars(kept).items() if name != "state"},
+            "kept": {name: value for name, value in vars(kept).items() if name not in ("state", "highest")},
+            "highest": None if kept.highest is None else kept.highest.value,
             "records": [asdict(record) for record in self.records],
         }
         return State(tensors, content)
@@ -328,9 +331,10 @@ class _Run:
         tally = content["tally"]
         self.tally.chunks, self.tally.seconds = tally["chunks"], tally["seconds"]
         self.tally.losses, self.tally.weights = np.array(tally["losses"]), np.array(tally["weights"])
-        kept = content["kept"]
-        kept["highest"] = None if kept["highest"] is None else Judgement(*kept["highest"])
-        self.kept = Kept(**kept, state=_under(state.tensors, "kept."))
+        highest = None
+        if content["highest"] is not None:
+            highest = Judgement(content["highest"], state.tensors["highest.influences"].numpy())
+        self.kept = Kept(highest=highest, **content["kept"], state=_under(state.tensors, "kept."))
         _restore_tensors(self.stepper, state.tensors)
         in_epoch = min(self.batch * self.plan.batch_size, self.task.num_rows)
         self.hooks.on_restored(self.epoch * self.task.num_rows + in_epoch)

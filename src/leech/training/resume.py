@@ -26,7 +26,7 @@ from leech.provenance import atomic_file, digest_of
 from leech.training.config import TrainConfig
 
 FORMAT = "leech-resume"
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 FREE_SETTINGS = frozenset({"gpus", "device", "grad_accum", "save_minutes", "model"})
 """Settings that may change between a run and its continuation: they change who computes, not what. ``model`` is a name or a

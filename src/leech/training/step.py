@@ -9,7 +9,7 @@ ends the run on all ranks before it reaches the weights of any.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import NamedTuple, Protocol
 
@@ -24,7 +24,7 @@ from leech.data.corpus import Corpus
 from leech.errors import LeechError
 from leech.models.noise import Draw
 from leech.training.augment import add_noise
-from leech.training.checkpoints import Judgement
+from leech.training.checkpoints import Validation
 from leech.training.config import TrainConfig
 from leech.training.optim import Schedule, WeightAverage, make_optimizer, set_rate
 from leech.training.samplers import noise_owners, parts_of_batch
@@ -69,16 +69,11 @@ class Task(Protocol):
         :param progress: share of the run that is over, 0 to 1.
         """
 
-    def validate(
-        self, network: nn.Module, world: World, is_asked_to_end: Callable[[], bool]
-    ) -> Mapping[str, float | None] | None:
+    def validate(self, network: nn.Module, world: World, is_asked_to_end: Callable[[], bool]) -> Validation | None:
         """Judge the network on rows that it does not learn from, all ranks together; each gets the same figures.
 
         :return: None, on all ranks, as soon as one of them was asked to end.
         """
-
-    def judge(self, metrics: Mapping[str, float | None]) -> Judgement:
-        """Return what evaluations are compared by."""
 
 
 class SharePart(NamedTuple):

@@ -9,7 +9,7 @@ ranks, so that the scores are the same bits.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -20,14 +20,14 @@ from leech.console import logger
 from leech.data.batches import Batch, Inputs
 from leech.data.corpus import Corpus
 from leech.evaluation.evaluate import score
-from leech.evaluation.intervals import auroc_error
+from leech.evaluation.intervals import auroc_influences
 from leech.evaluation.metrics import Ranking, auroc, average_precision, mirrored
 from leech.evaluation.multiclass.metrics import OneVersusRest, confusion_matrix, mean_of
 from leech.models.heads import NetworkWithHeads, make_heads
 from leech.models.network import Network
 from leech.models.noise import Draw
 from leech.training.auxiliary import choose_auxiliaries, reversal_strength
-from leech.training.checkpoints import Judgement
+from leech.training.checkpoints import Judgement, Validation
 from leech.training.checks import States
 from leech.training.config import TrainConfig
 from leech.training.losses import binary_cross_entropy, class_weights, softmax_cross_entropy
@@ -152,14 +152,17 @@ class ClassificationTask(ABC):
 
     def validate(
         self, network: nn.Module, world: World, is_asked_to_end: Callable[[], bool] = lambda: False
-    ) -> Mapping[str, float | None] | None:
+    ) -> Validation | None:
         """Score the validation split: loss weighted as in training, and how well the states are told apart."""
         rows, classes = self._states.validation, self._validation_classes
         p = _scored_together(network, self.corpus, rows, self.features, world, is_asked_to_end, self._width)
         if p is None:
             return None
         loss = _mean_cross_entropy(self._right(classes, p), self._row_weights(classes, rows))
-        return {"loss": loss, **self._measure(classes, p)}
+        metrics = {"loss": loss, **self._measure(classes, p)}
+        area = metrics["auroc"]
+        assert area is not None, "all classes are in the validation split"
+        return Validation(metrics, Judgement(area, self._influences(classes, p)))
 
     @property
     @abstractmethod
@@ -179,8 +182,8 @@ class ClassificationTask(ABC):
         """Return the metrics of validation rows beside the loss; ``auroc`` is among them."""
 
     @abstractmethod
-    def judge(self, metrics: Mapping[str, float | None]) -> Judgement:
-        """Return the AUROC with its standard error."""
+    def _influences(self, classes: NDArray[np.int64], p: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return how far each row moves that AUROC, float64 (n,)."""
 
 
 class TwoStateTask(ClassificationTask):
@@ -202,12 +205,8 @@ class TwoStateTask(ClassificationTask):
             "auprc_negative": average_precision(mirrored(curve)),
         }
 
-    def judge(self, metrics: Mapping[str, float | None]) -> Judgement:
-        """Return the AUROC with its standard error."""
-        area = metrics["auroc"]
-        assert area is not None, "both classes are in the validation split"
-        num_negative, num_positive = self._states.num_validation
-        return Judgement(area, auroc_error(area, num_negative, num_positive))
+    def _influences(self, classes: NDArray[np.int64], p: NDArray[np.float64]) -> NDArray[np.float64]:
+        return auroc_influences(classes == 1, p)
 
 
 class ManyStateTask(ClassificationTask):
@@ -234,22 +233,10 @@ class ManyStateTask(ClassificationTask):
             **{f"auroc_{label}": area for label, area in zip(self._states.labels, areas, strict=True)},
         }
 
-    def judge(self, metrics: Mapping[str, float | None]) -> Judgement:
-        """Return the mean AUROC with the mean of the standard errors of the classes.
-
-        Which is the error of the mean where all classes err alike, and more than it otherwise: they are measured on the same
-        reads, so that they are far from independent, and an error too small would keep the luckiest evaluation.
-        """
-        counts, whole = self._states.num_validation, sum(self._states.num_validation)
-        areas = [metrics[f"auroc_{label}"] for label in self._states.labels]
-        errors = [
-            auroc_error(area, whole - count, count)
-            for area, count in zip(areas, counts, strict=True)
-            if area is not None
-        ]
-        value = metrics["auroc"]
-        assert value is not None, "all classes are in the validation split"
-        return Judgement(value, sum(errors) / len(errors))
+    def _influences(self, classes: NDArray[np.int64], p: NDArray[np.float64]) -> NDArray[np.float64]:
+        each = [auroc_influences(classes == number, p[:, number]) for number in range(self._width)]
+        mean: NDArray[np.float64] = np.mean(each, axis=0)
+        return mean
 
 
 def make_task(
