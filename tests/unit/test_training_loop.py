@@ -200,7 +200,7 @@ def test_the_latest_evaluation_within_an_error_of_the_highest_is_kept_as_a_copy(
         (0.90, (0.30, 0.40), True, 0),
         # Whatever the error of either, these rows move both alike: the difference is sure.
         (0.86, (0.30, 0.40), False, 1),
-        (0.88, (0.30, 0.42), True, 2),
+        (0.88, (0.30, 0.43), True, 2),
         (0.70, (0.30, 0.40), False, 3),
     ]
     for number, (value, influences, is_kept, since) in enumerate(script):

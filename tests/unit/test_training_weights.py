@@ -87,7 +87,7 @@ def test_classes_are_balanced_by_what_they_weigh(tmp_path: Path) -> None:
     assert loss / weight == pytest.approx((right + wrong) / 2, rel=1e-5)
     assert charged.sum() == 15
     # Validation is weighted alike; its shares of weight need not be those of training.
-    ours = work.validate(work.network, World())["loss"]
+    ours = work.validate(work.network, World()).metrics["loss"]
     assert ours is not None
     validation = examine(work.corpus, None).validation
     positive = work.corpus.gather(validation, ["label"])["label"] == work.corpus.labels.index("charged")
