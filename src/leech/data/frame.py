@@ -10,7 +10,7 @@ effects.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -18,11 +18,10 @@ import escapepod
 import numpy as np
 from numpy.typing import NDArray
 
-from leech.data.chunks import trim
 from leech.data.levels import KmerTable, additive_levels, encode_bases
-from leech.data.moves import bounds_in_time
 from leech.data.pod5 import RawRead
-from leech.data.reads import AlignedRead
+from leech.data.reads import AlignedReads
+from leech.data.selection import trim
 from leech.errors import MismatchError
 
 MIN_VOTES = 3
@@ -71,20 +70,22 @@ class FrameVerdict:
         return self.votes_for >= MIN_VOTES
 
 
-def gather_evidence(reads: Sequence[tuple[AlignedRead, str]], signals: dict[bytes, RawRead | None]) -> list[Evidence]:
-    """Measure the per-move medians of reads given with their basecalled sequence; unusable ones are passed over."""
+def gather_evidence(
+    reads: AlignedReads, sequences: Sequence[str], signals: Mapping[bytes, RawRead | None]
+) -> list[Evidence]:
+    """Measure the per-move medians of reads; unusable ones are passed over.
+
+    :param sequences: as basecalled, one per read.
+    """
     evidence: list[Evidence] = []
-    for read, sequence in reads:
-        raw = signals.get(read.parent_id)
-        used = None if raw is None else trim(read, raw.signal)
-        if used is None or isinstance(used, str) or len(sequence) < _MIN_BASES:
+    places, _, samples, bounds = trim(reads, signals).used()
+    for place, used, edges in zip(places.tolist(), samples, bounds.each(), strict=True):
+        if len(sequences[place]) < _MIN_BASES:
             continue
-        moves = np.frombuffer(read.move_table.moves, dtype=np.int8)
-        bounds = bounds_in_time(moves, read.move_table.stride, len(used))
-        spans = np.stack([bounds[:-1], bounds[1:]], axis=1)
+        spans = np.stack([edges[:-1], edges[1:]], axis=1)
         _, _, _, medians = escapepod.span_statistics(used.astype(np.float32), spans, median=True, fill=0.0)
         if medians.std() > 0:
-            evidence.append(Evidence(encode_bases(sequence), medians))
+            evidence.append(Evidence(encode_bases(sequences[place]), medians))
     return evidence
 
 
