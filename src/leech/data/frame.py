@@ -10,6 +10,7 @@ effects.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -19,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leech.data.levels import KmerTable, additive_levels, encode_bases
+from leech.data.medians import medians
 from leech.data.pod5 import RawRead
 from leech.data.reads import AlignedReads
 from leech.data.selection import trim
@@ -83,9 +85,9 @@ def gather_evidence(
         if len(sequences[place]) < _MIN_BASES:
             continue
         spans = np.stack([edges[:-1], edges[1:]], axis=1)
-        _, _, _, medians = escapepod.span_statistics(used.astype(np.float32), spans, median=True, fill=0.0)
-        if medians.std() > 0:
-            evidence.append(Evidence(encode_bases(sequences[place]), medians))
+        _, _, _, levels = escapepod.span_statistics(used.astype(np.float32), spans, median=True, fill=0.0)
+        if levels.std() > 0:
+            evidence.append(Evidence(encode_bases(sequences[place]), levels))
     return evidence
 
 
@@ -119,8 +121,8 @@ def judge_frame(
         votes_for=votes_for,
         votes_against=votes_against,
         num_reads=len(evidence),
-        correlation=float(np.median(right)) if len(evidence) else None,
-        other_correlation=float(np.median(wrong)) if len(evidence) else None,
+        correlation=_median(right),
+        other_correlation=_median(wrong),
         kmer_centre=None if table is None else (centres[best] if len(evidence) or kmer_centre is not None else None),
     )
 
@@ -138,19 +140,30 @@ def _correlations(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return per read the correlation with the levels in the recipe's frame and in the other."""
     right, wrong = np.zeros(len(evidence)), np.zeros(len(evidence))
-    for index, (codes, medians) in enumerate(evidence):
+    for index, (codes, measured) in enumerate(evidence):
         levels = additive_levels(codes) if table is None or centre is None else table.expected(codes, centre)
-        reversed_fit, time_fit = _correlation(levels, medians[::-1]), _correlation(levels, medians)
+        reversed_fit, time_fit = _correlation(levels, measured[::-1]), _correlation(levels, measured)
         right[index], wrong[index] = (reversed_fit, time_fit) if reverse_signal else (time_fit, reversed_fit)
     return right, wrong
 
 
-def _correlation(levels: NDArray[np.float32], medians: NDArray[np.float32]) -> float:
+def _correlation(levels: NDArray[np.float32], measured: NDArray[np.float32]) -> float:
+    """Return Pearson's correlation over the bases with a known level; 0 where it is undefined or they are too few."""
     known = np.isfinite(levels)
-    if known.sum() < _MIN_BASES or levels[known].std() == 0 or medians[known].std() == 0:
+    if np.count_nonzero(known) < _MIN_BASES:
         return 0.0
-    return float(np.corrcoef(levels[known], medians[known])[0, 1])
+    expected, found = levels[known].astype(np.float64), measured[known].astype(np.float64)
+    if expected.min() == expected.max() or found.min() == found.max():
+        return 0.0
+    expected -= expected.mean()
+    found -= found.mean()
+    return float(expected @ found) / math.sqrt(float((expected @ expected) * (found @ found)))
 
 
 def _mean(values: NDArray[np.float64]) -> float:
     return float(values.mean()) if len(values) else 0.0
+
+
+def _median(values: NDArray[np.float64]) -> float | None:
+    # numpy's own would load its masked arrays first, which takes longer than all else here.
+    return float(medians(values.copy(), np.array([len(values)]))[0]) if len(values) else None

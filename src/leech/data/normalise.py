@@ -144,7 +144,7 @@ def _is_storable(found: Normalisation | str) -> bool:
 
 def _base_means(samples: Sequence[NDArray[np.int16]], bounds: ReadBounds) -> NDArray[np.float64]:
     """Return the mean of each base's samples, of all reads one after the other."""
-    first, last = bounds.bounds[bounds.offsets[:-1]], bounds.bounds[bounds.offsets[1:] - 1]
+    first, last = bounds.bounds[bounds.offsets[:-1]].tolist(), bounds.bounds[bounds.offsets[1:] - 1].tolist()
     # Samples before the first base and behind the last belong to none.
     joined = np.concatenate([read[start:end] for read, start, end in zip(samples, first, last, strict=True)])
     dwell = bounds.dwell()
