@@ -163,8 +163,9 @@ def median_mad(signal: NDArray[np.int16]) -> tuple[float, float] | None:
 
     :param signal: int16, shape (num_samples,), at least one sample.
     """
-    lowest = int(signal.min())
-    counts = np.bincount(signal.astype(np.int64) - lowest)
+    lowest = int(np.minimum.reduce(signal))
+    # Modulo 2^16 the difference is right whatever the range, and 16 bits are subtracted four times as fast as 64.
+    counts = np.bincount(signal.view(np.uint16) - np.uint16(lowest % 2**16))
     # Twice the median is an integer, and so is twice each deviation from it: no rounding enters.
     twice_median = _sum_of_middles(counts)
     # Fold the histogram at the median. Its two halves begin at the same deviation: 0, or half a unit where the median
