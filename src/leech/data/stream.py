@@ -33,7 +33,7 @@ from leech.data.reads import AlignedReads, Description, Examined, Examiner, desc
 from leech.data.reasons import Counts
 from leech.data.recipe import Recipe
 from leech.data.sites import SiteFile
-from leech.data.workers import WorkerDiedError, spread
+from leech.data.workers import WorkerDiedError, collecting_rarely, spread
 from leech.errors import ConfigError, LeechError, MismatchError
 
 T = TypeVar("T")
@@ -123,12 +123,13 @@ class ReadStream:
         :raises LeechError: a worker died; what was yielded before is right but incomplete.
         """
         jobs = ((records, self._examiner.examine(records)) for records in _in_batches(self._records, size))
-        if workers == 1:
-            source = SignalSource(self._cutter.files)
-            for records, examined in jobs:
-                yield _join(records, examined.reasons, self._cutter.cut(examined.reads, source))
-        else:
-            yield from self._spread(jobs, workers)
+        with collecting_rarely():
+            if workers == 1:
+                source = SignalSource(self._cutter.files)
+                for records, examined in jobs:
+                    yield _join(records, examined.reasons, self._cutter.cut(examined.reads, source))
+            else:
+                yield from self._spread(jobs, workers)
 
     def settle(self, counts: Counts, num_results: int) -> None:
         """Judge the run once all batches were taken; see ``accounts.settle``.
