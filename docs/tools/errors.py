@@ -21,6 +21,7 @@ KINDS = {
     "ConfigError": 2,
     "InputError": 1,
     "MismatchError": 1,
+    "MissingExtraError": 1,
     "InterruptedRunError": 75,
 }
 """Error class -> exit code; a test compares them with ``leech.errors``."""

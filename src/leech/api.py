@@ -2,14 +2,14 @@
 
 Hides: which functions, in which order, a notebook would have to call. Belongs here: what somebody asks of one model or one
 corpus interactively, as numpy arrays and data frames; whatever writes files is a command's function (see ``docs/api.md``).
-Invariants: calls are those of ``leech predict`` with the same options, read by read; results are held in memory, about 300
-bytes per read.
+Invariants: calls of a run come out of the loop that ``leech predict`` writes files from, with its warnings and errors; results
+are held in memory, about 300 bytes per read.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,20 +19,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leech.config import build
+from leech.console import SilentProgress
 from leech.data.batches import iterate_batches
 from leech.data.config import ReadSources
 from leech.data.corpus import SPLITS, Corpus
 from leech.data.pod5 import unpack_read_ids
-from leech.data.reasons import Counts
 from leech.data.recipe import Recipe
 from leech.errors import ConfigError
-from leech.evaluation.evaluate import require_same_recipe, score_model
+from leech.evaluation.evaluate import compare_with_learnt, require_same_recipe, score_model
 from leech.models.bundle import ModelBundle, load_bundle
 from leech.models.device import choose_device
-from leech.prediction.calls import Call, CallRules, decide, judge
+from leech.models.learnt import Overlap, warn_if_learnt
+from leech.prediction.calls import Call, CallRules, decide
 from leech.prediction.config import PredictConfig
-from leech.prediction.predict import open_run
-from leech.prediction.scoring import replicas, scored_batches
+from leech.prediction.run import Run, open_run
 
 if TYPE_CHECKING:
     import pandas
@@ -54,6 +54,7 @@ class Calls:
     :ivar cl: what the ``cl`` tag holds, int16; -1 without a call.
     :ivar state: name of the state called; empty without a call.
     :ivar reason: why there is no call; empty for a call.
+    :ivar learnt: whether the model learnt from these reads, as ``state`` (yes, no or unknown) and the numbers behind it.
     """
 
     positive_label: str
@@ -63,6 +64,7 @@ class Calls:
     cl: NDArray[np.int16]
     state: NDArray[np.object_]
     reason: NDArray[np.object_]
+    learnt: Overlap
 
     def __len__(self) -> int:
         return len(self.read_id)
@@ -209,7 +211,8 @@ class Model:
         :param options: of ``leech predict``, by their names in ``PredictConfig``, such as ``threshold``, ``min_confidence``,
             ``workers``, ``batch_size``.
         :raises ConfigError: neither a corpus nor a run, or both; unknown options, and those that only files can answer.
-        :raises MismatchError: a corpus cut by another recipe, or reads that contradict the recipe's frame.
+        :raises MismatchError: a corpus cut by another recipe, reads that contradict the recipe's frame, or a refinement that
+            lowers their fit to the levels.
         :raises InputError: files that cannot be used, or no read that could be called.
         """
         run = {"pod5": pod5, "bam": bam, "reference": reference}
@@ -240,6 +243,8 @@ class Model:
         require_same_recipe(self.recipe, corpus, self.path)
         rows, device = corpus.rows(split), choose_device(config.device)
         p = score_model(self._loaded, corpus, rows, config.batch_size, device, on_batch=lambda number: None).p
+        overlap = compare_with_learnt(self._loaded, corpus, rows, split)
+        warn_if_learnt(overlap)
         found = corpus.gather(rows, ["read_id", "reference", "junction_indel"])
         verdicts = decide(p, found["junction_indel"], rules)
         called = verdicts.reasons == ""
@@ -251,25 +256,17 @@ class Model:
             np.where(called, verdicts.likelihoods.astype(np.int16), np.int16(-1)),
             np.where(called, np.array(self.labels, dtype=object)[verdicts.positive.astype(np.int64)], ""),
             verdicts.reasons.astype(object),
+            overlap,
         )
 
     def _of_run(self, sources: ReadSources, config: PredictConfig, rules: CallRules) -> Calls:
         calls: list[Call] = []
-        counts = Counts()
-        with open_run(self.path, self.recipe, sources) as stream:
-            batches = scored_batches(
-                stream,
-                self._loaded,
-                replicas(self._loaded.network, [choose_device(config.device)]),
-                batch_records=config.batch_records,
-                workers=config.workers,
-                batch_size=config.batch_size,
-            )
-            with closing(batches):
-                for scored in batches:
-                    calls += [call for _, call in judge(scored.batch, scored.probabilities, rules)]
-                    counts.add_all(scored.batch.outcomes)
-            stream.settle(counts, sum(call.probability is not None for call in calls))
+        with (
+            open_run(self.path, self.recipe, sources) as stream,
+            SilentProgress().task("predict", unit="reads") as task,
+        ):
+            whole = Run(self._loaded, rules, stream)
+            whole.go(config, lambda _, call: calls.append(call), task, time.monotonic)
         return Calls(
             self.bundle.positive_label,
             np.array([call.read_id for call in calls], dtype=object),
@@ -278,6 +275,7 @@ class Model:
             np.array([-1 if call.likelihood is None else call.likelihood for call in calls], dtype=np.int16),
             np.array(["" if call.positive is None else self.labels[call.positive] for call in calls], dtype=object),
             np.array([call.reason for call in calls], dtype=object),
+            whole.learnt,
         )
 
 
@@ -299,7 +297,7 @@ def open_corpus(path: Path | str) -> OpenCorpus:
 
 _ANSWERED = frozenset(
     (
-        "device", "workers", "batch_size", "batch_records",
+        "device", "gpus", "workers", "batch_size", "batch_records",
         "threshold", "threshold_cl", "min_confidence", "abstain_junction_indel",
     )
 )  # fmt: skip

@@ -41,6 +41,10 @@ class MismatchError(LeechError):
     """Two artefacts that must agree do not (recipe, digest, labels, frame)."""
 
 
+class MissingExtraError(LeechError):
+    """What was asked for takes a package that leech does not bring along."""
+
+
 class InterruptedRunError(LeechError):
     """A run was asked to end, saved its state and can go on from there; the code is EX_TEMPFAIL, "try again later"."""
 

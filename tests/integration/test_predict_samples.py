@@ -11,11 +11,16 @@ import pytest
 
 from leech.cli.main import main
 from leech.config import build
+from leech.console import SilentProgress
+from leech.data.config import ReadSources
 from leech.data.recipe import Recipe
 from leech.errors import InputError
-from leech.models.bundle import ModelBundle, save_bundle
+from leech.models.bundle import ModelBundle, load_bundle, save_bundle
 from leech.models.spec import build_network, load_architecture
-from leech.prediction.samples import read_sheet
+from leech.prediction import predict
+from leech.prediction.config import PredictConfig
+from leech.prediction.samples import predict_samples, read_sheet
+from leech.provenance import Identity, Stamp
 from tiny_run import TinyRecord, ramp, read_id, write_run
 
 REFERENCES = {"tRNA-Ala-GGC-1-1": "ACGTACGTAC", "tRNA-Ala-TGC-1-1": "ACGTACGTAC"}
@@ -240,3 +245,23 @@ def test_a_sheet_that_cannot_be_right_is_refused_by_line_and_column(tmp_path, te
     path.write_text(text, encoding="utf-8")
     with pytest.raises(InputError, match=message):
         read_sheet(path)
+
+
+def test_what_samples_share_is_read_once(model, sheet, tmp_path, monkeypatch):
+    read = []
+    genuine = Identity.of.__func__
+    monkeypatch.setattr(Identity, "of", classmethod(lambda cls, path: read.append(path) or genuine(cls, path)))
+    loads = []
+    monkeypatch.setattr(predict, "load_bundle", lambda path: loads.append(path) or load_bundle(path))
+    (tmp_path / "c" / "later.bam").rename(tmp_path / "c" / "mappings.bam")
+    groups = tmp_path / "groups.tsv"
+    groups.write_text("reference\tamino_acid\ntRNA-Ala-GGC-1-1\tAla\n")
+    sources = build(ReadSources, {"pod5": [tmp_path], "bam": tmp_path, "reference": tmp_path / "a" / "reference.fa"})
+    shown = {"force": False, "progress": SilentProgress(), "stamp": Stamp.make(["leech"], "2026-01-01T00:00:00+00:00")}
+    config = build(PredictConfig, {"device": "cpu", "reference_groups": groups})
+    result = predict_samples(model, read_sheet(sheet), sources, config, tmp_path / "out", **shown)
+    assert list(result.finished) == ["a", "b", "c"]
+    # The POD5 column names a sample's file and the folder around it.
+    own = [tmp_path / name / file for name in "abc" for file in ("reads.pod5", "", "mappings.bam")]
+    assert sorted(read) == sorted([model, sources.reference, groups, *own])
+    assert loads == [model]

@@ -9,6 +9,7 @@ import numpy as np
 import pysam
 import pytest
 
+import leech
 from banded_viterbi import best_bounds
 from leech.config import build
 from leech.console import SilentProgress
@@ -234,3 +235,19 @@ def test_a_model_folder_without_its_table_cannot_predict(real_data, refined_wt, 
     (tmp_path / "model" / "kmer_table.tsv.gz").unlink()
     with pytest.raises(InputError, match="k-mer table"):
         called(real_data, tmp_path / "model", tmp_path / "calls.bam")
+
+
+def test_calls_of_reads_whose_refinement_harms_are_refused_to_files_and_to_python(
+    real_data, refined_wt, tmp_path, monkeypatch
+):
+    prepared, corpus = refined_wt
+    make_model(tmp_path / "model", prepared.recipe, corpus.kmer_table())
+    monkeypatch.setattr(refine, "UNITS", 1.0)
+    monkeypatch.setattr(refine, "_DWELL_WEIGHT", 0.5)
+    with pytest.raises(MismatchError, match="Refinement lowers the median correlation"):
+        called(real_data, tmp_path / "model", tmp_path / "calls.bam")
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    run = sources(real_data, "ecoli_psi55/wt")
+    model = leech.load_model(tmp_path / "model", device="cpu")
+    with pytest.raises(MismatchError, match="Refinement lowers the median correlation"):
+        model.predict(pod5=run.pod5, bam=run.bam, reference=run.reference)

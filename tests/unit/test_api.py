@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import json
 import subprocess
 import sys
 
@@ -19,6 +20,7 @@ from leech.data.prepare import prepare
 from leech.data.recipe import Recipe
 from leech.errors import ConfigError, InputError, MismatchError
 from leech.models.bundle import ModelBundle, save_bundle
+from leech.models.learnt import Learnt
 from leech.models.spec import build_network, load_architecture
 from leech.prediction.config import PredictConfig
 from leech.prediction.predict import predict
@@ -27,6 +29,7 @@ from tiny_run import TinyRecord, ramp, read_id, write_run
 
 STAMP = Stamp.make(["leech"], "2026-01-01T00:00:00+00:00")
 RECIPE = build(Recipe, {"motif": "GTAC", "motif_offset": 1, "motif_occurrence": "last"})
+STATES = ("no", "yes")
 REFERENCES = {"tRNA-Ala-GGC-1-1": "ACGTACGTAC", "tRNA-Ala-TGC-1-1": "ACGTACGTAC"}
 
 
@@ -40,17 +43,24 @@ def sources(folder):
     """Twelve reads; the last one's signal is missing."""
     names = [read_id(number) for number in range(1, 13)]
     records = [TinyRecord(name, reference=int(number >= 8)) for number, name in enumerate(names)]
-    signals = {name: ramp(60, start=7 * number) for number, name in enumerate(names[:-1])}
+    signals = {
+        name: np.random.default_rng(number).normal(500, 80, 60).astype(np.int16)
+        for number, name in enumerate(names[:-1])
+    }
     return write_run(folder / "run", records, signals, REFERENCES)
 
 
 @pytest.fixture(scope="module")
 def model_path(folder):
+    return make_model(folder / "model", {})
+
+
+def make_model(path, training):
     spec = load_architecture("tcn")
-    bundle = ModelBundle(spec=spec, recipe=RECIPE, labels=("no", "yes"), training={}, stamp={})
-    (folder / "model").mkdir()
-    save_bundle(bundle, build_network(spec, RECIPE), folder / "model")
-    return folder / "model"
+    bundle = ModelBundle(spec=spec, recipe=RECIPE, labels=STATES, training=training, stamp={})
+    path.mkdir()
+    save_bundle(bundle, build_network(spec, RECIPE), path)
+    return path
 
 
 def make_corpus(sources, output, recipe=RECIPE):
@@ -64,12 +74,11 @@ def corpus_path(folder, sources):
     return make_corpus(sources, folder / "corpus")
 
 
-@pytest.fixture(scope="module")
-def written(folder, sources, model_path):
-    """Return the rows that ``leech predict`` writes of the run."""
-    config = build(PredictConfig, {"device": "cpu", "format": "tsv", "sample": "s"})
-    predict(model_path, sources, config, folder / "tables", force=False, progress=SilentProgress(), stamp=STAMP)
-    with gzip.open(folder / "tables" / "s.charging_calls.tsv.gz", "rt", encoding="utf-8") as file:
+def written(folder, sources, model_path, **options):
+    """Return the rows that ``leech predict`` writes of the run, in a folder that is not there yet."""
+    config = build(PredictConfig, {"device": "cpu", "format": "tsv", "sample": "s", **options})
+    predict(model_path, sources, config, folder, force=False, progress=SilentProgress(), stamp=STAMP)
+    with gzip.open(folder / "s.charging_calls.tsv.gz", "rt", encoding="utf-8") as file:
         return list(csv.DictReader(file, delimiter="\t"))
 
 
@@ -78,17 +87,50 @@ def call(model_path, sources, **options):
     return model.predict(pod5=sources.pod5, bam=sources.bam, reference=sources.reference, **options)
 
 
-def test_calls_of_a_run_are_those_that_predict_writes(model_path, sources, written):
-    calls = call(model_path, sources)
-    assert calls.read_id.tolist() == [row["read_id"] for row in written]
-    assert calls.reference.tolist() == [row["reference"] for row in written]
-    assert calls.reason.tolist() == [row["reason"] for row in written]
-    assert calls.cl.tolist() == [int(row["cl"] or -1) for row in written]
-    assert [f"{p:.4f}" for p in calls.p[:-1]] == [f"{float(row['p']):.4f}" for row in written[:-1]]
+def test_calls_of_a_run_are_those_that_predict_writes(model_path, sources, tmp_path):
+    confidences = np.abs(call(model_path, sources).p[:-1] - 0.5) + 0.5
+    # Half of the reads are left uncalled, so that a row of every kind is compared: called, unsure, without signal.
+    options = {"threshold_cl": 128, "min_confidence": float(np.median(confidences)), "batch_size": 5}
+    calls, rows = call(model_path, sources, **options), written(tmp_path / "t", sources, model_path, **options)
+    assert set(calls.reason) == {"", "low_confidence", "not_in_pod5"}
+    for name in ("read_id", "reference", "reason"):
+        assert calls.columns()[name].tolist() == [row[name] for row in rows], name
+    assert calls.cl.tolist() == [int(row["cl"] or -1) for row in rows]
+    assert [row["p"] for row in rows] == [*(f"{p:.6g}" for p in calls.p[:-1]), ""]
     assert np.isnan(calls.p[-1])
-    assert (calls.reason[-1], calls.state[-1], calls.cl[-1]) == ("not_in_pod5", "", -1)
-    threshold = leech.load_model(model_path).threshold_cl
-    assert calls.state[:-1].tolist() == ["yes" if cl >= threshold else "no" for cl in calls.cl[:-1]]
+    assert calls.state.tolist() == [row["cl"] and STATES[int(row["cl"]) >= 128] for row in rows]
+
+
+def test_a_run_that_predict_refuses_or_warns_of_is_refused_and_warned_of(model_path, sources, tmp_path, caplog):
+    for refused in (
+        lambda: call(model_path, sources, min_confidence=1.0),
+        lambda: written(tmp_path / "t", sources, model_path, min_confidence=1.0),
+    ):
+        with pytest.raises(InputError, match=r"could be used; most often \(11\) because: low_confidence"):
+            refused()
+    training = {
+        "sample_rates": [5000],
+        "basecall_models": ["rna004_130bps_sup@v5.1.0"],
+        "references": ["tRNA-Ala-GGC-1-1"],
+    }
+    unlike = make_model(tmp_path / "unlike", training)
+    records = [
+        TinyRecord(read_id(1), reference=1, tags={"ts": 0, "ns": 60, "RG": "0011_rna004_130bps_sup@v5.3.0_barcode01"})
+    ]
+    run = write_run(tmp_path / "run", records, {read_id(1): ramp(60)}, REFERENCES)
+    said = []
+    for call_all in (lambda: written(tmp_path / "u", run, unlike), lambda: call(unlike, run)):
+        caplog.clear()
+        call_all()
+        said.append([record.getMessage() for record in caplog.records if record.levelname == "WARNING"])
+    of_predict, of_api = said
+    assert of_api == of_predict
+    for words in (
+        "basecalled with 'rna004_130bps_sup@v5.3.0'",
+        "sampled at 4000 Hz",
+        "tRNA-Ala-TGC-1-1. Its test figures",
+    ):
+        assert any(words in message for message in of_api), words
 
 
 def test_calls_of_a_corpus_are_those_of_its_run(model_path, sources, corpus_path):
@@ -106,14 +148,31 @@ def test_calls_of_a_corpus_are_those_of_its_run(model_path, sources, corpus_path
     assert again.cl.tolist() == of_corpus.cl.tolist()
 
 
+def test_reads_that_the_model_learnt_from_are_told_of_in_files_and_in_python(sources, corpus_path, tmp_path, caplog):
+    corpus = leech.open_corpus(corpus_path).corpus
+    parents = corpus.column("parent_id")
+    for name, learnt, expected in (
+        ("half", Learnt.of(parents[:5], ["another"]), {"state": "yes", "num_compared": 11, "num_found": 5}),
+        ("none", Learnt.of(parents[:5] ^ 1, ["run-of-FC1"]), {"state": "no", "num_compared": 11, "num_found": 0}),
+    ):
+        model = make_model(tmp_path / name, learnt.to_mapping())
+        learnt.save(model)
+        caplog.clear()
+        written(tmp_path / f"{name}-tables", sources, model)
+        record = json.loads((tmp_path / f"{name}-tables" / "s.predict.json").read_text())
+        assert record["learnt_from"] == expected
+        for calls in (call(model, sources), leech.load_model(model, device="cpu").predict(corpus_path)):
+            assert calls.learnt.to_mapping() == expected
+        told = "The model learnt from 5 of the 11 reads that could be compared"
+        assert caplog.text.count(told) == (3 if expected["state"] == "yes" else 0)
+
+
 def test_options_reach_their_effect_on_runs_and_corpora(model_path, sources, corpus_path):
     model = leech.load_model(model_path, device="cpu")
     for options, states in (({"threshold_cl": 1}, {"yes"}), ({"threshold": 1.0}, {"no"})):
         assert set(call(model_path, sources, **options).state[:-1]) == states
         assert set(model.predict(corpus_path, **options).state) == states
-    unsure = {"min_confidence": 1.0}
-    assert set(call(model_path, sources, **unsure).reason[:-1]) == {"low_confidence"}
-    calls = model.predict(corpus_path, **unsure)
+    calls = model.predict(corpus_path, min_confidence=1.0)
     assert set(calls.reason) == {"low_confidence"}
     assert set(calls.cl) == {-1}
     assert set(calls.state) == {""}

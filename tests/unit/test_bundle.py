@@ -94,7 +94,7 @@ def edit_weights(folder: Path, change: Callable[[dict[str, torch.Tensor]], objec
 
 
 def test_a_model_comes_back_as_it_was(model: Path) -> None:
-    bundle, network = load_bundle(model)
+    bundle, network, _ = load_bundle(model)
     assert bundle == make_bundle()
     assert (bundle.positive_label, bundle.threshold_cl) == ("charged", 180)
     saved = make_network().eval()

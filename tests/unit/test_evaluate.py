@@ -13,6 +13,7 @@ from sklearn.metrics import roc_auc_score
 
 from leech.config import build
 from leech.console import SilentProgress
+from leech.data import sketch
 from leech.data.corpus import Corpus
 from leech.errors import ConfigError, InputError, MismatchError
 from leech.evaluation.config import EvalConfig
@@ -20,6 +21,7 @@ from leech.evaluation.evaluate import Evaluation, evaluate, score
 from leech.evaluation.scores import load_scores
 from leech.models.bundle import LoadedModel, ModelBundle, OperatingPoint, copy_bundle, load_bundle, save_bundle
 from leech.models.calibration import Calibration
+from leech.models.learnt import Learnt
 from leech.models.spec import build_network, load_architecture
 from planted import RECIPE, STAMP, planted_chunks, write_chunks, write_planted
 
@@ -62,7 +64,7 @@ def test_the_file_holds_the_metrics_of_the_split_and_where_they_come_from(
 ) -> None:
     result = run(model, corpus, tmp_path / "metrics.json")
     content = json.loads((tmp_path / "metrics.json").read_text())
-    opened, (bundle, network) = Corpus.open(corpus), load_bundle(model)
+    opened, (bundle, network, _) = Corpus.open(corpus), load_bundle(model)
     rows = opened.rows("test")
     scores = score(network, opened, rows, bundle.spec.features, 512, CPU)
     positive = scores.labels == opened.labels.index("charged")
@@ -86,7 +88,7 @@ def test_the_file_holds_the_metrics_of_the_split_and_where_they_come_from(
 
 
 def test_scores_come_in_the_order_of_the_rows_at_any_batch_size(model: Path, corpus: Path) -> None:
-    opened, (bundle, network) = Corpus.open(corpus), load_bundle(model)
+    opened, (bundle, network, _) = Corpus.open(corpus), load_bundle(model)
     rows = np.random.default_rng(0).permutation(opened.rows())[:50]
     whole = score(network, opened, rows, bundle.spec.features, 512, CPU)
     assert whole.p.dtype == np.float64
@@ -111,6 +113,41 @@ def test_every_split_can_be_scored_but_not_without_a_word_those_that_training_sa
         flattered[split] = "flatter" in caplog.text
     assert sizes == {"train": 72, "validation": 24, "test": 24, "all": 120}
     assert flattered == {"train": True, "validation": True, "test": False, "all": True}
+
+
+def test_figures_say_whether_the_model_learnt_from_their_reads(
+    corpus: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Of the 96 reads of both splits 40 are kept, as of a corpus with more of them than are kept.
+    monkeypatch.setattr(sketch, "MOST_KEPT", 40)
+    opened = Corpus.open(corpus)
+    rows = np.concatenate([opened.rows("train"), opened.rows("validation")])
+    learnt = Learnt.of(opened.gather(rows, ["parent_id"])["parent_id"], opened.categories["run"])
+    folders = {}
+    for name, digest in (("own", opened.manifest.digest), ("other", "sha256:0")):
+        bundle = load_bundle(untrained(tmp_path / f"{name}-bare")).bundle
+        training = {"corpus_digest": digest, **learnt.to_mapping()}
+        folders[name] = tmp_path / name
+        folders[name].mkdir()
+        save_bundle(replace(bundle, training=training), build_network(bundle.spec, RECIPE, seed=3), folders[name])
+        learnt.save(folders[name])
+    told = {}
+    for name, split in (("own", "train"), ("own", "all"), ("own", "test"), ("other", "validation"), ("other", "test")):
+        caplog.clear()
+        output = tmp_path / f"{name}-{split}.json"
+        run(folders[name], corpus, output, split=split)
+        content = json.loads(output.read_text())["learnt_from"]
+        told[name, split] = content["state"], "flatter" in caplog.text, "learnt from none of these" in caplog.text
+        assert (content["num_found"] > 0) == (content["state"] == "yes")
+        assert content["num_found"] <= content["num_compared"]
+    assert told == {
+        ("own", "train"): ("yes", True, False),
+        ("own", "all"): ("yes", True, False),
+        ("own", "test"): ("no", False, False),
+        ("other", "validation"): ("yes", True, False),
+        # The reads are of the run that the model learnt from, and most of what it learnt from is not kept.
+        ("other", "test"): ("unknown", False, True),
+    }
 
 
 def test_the_model_says_which_label_is_positive_whatever_the_order_in_the_corpus(corpus: Path, tmp_path: Path) -> None:
@@ -188,7 +225,7 @@ def test_a_calibrated_model_is_judged_by_its_calibrated_probabilities(
     raw = run(model, corpus, tmp_path / "raw.json").metrics
     other = calibrated(model, tmp_path / "calibrated", calibration)
     result = run(other, corpus, tmp_path / "metrics.json", scores=tmp_path / "scores.tsv")
-    opened, (_, network) = Corpus.open(corpus), load_bundle(model)
+    opened, network = Corpus.open(corpus), load_bundle(model).network
     rows = opened.rows("test")
     plain = score(network, opened, rows, load_bundle(model).bundle.spec.features, 512, CPU)
     positive = plain.labels == opened.labels.index("charged")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import uuid
 from pathlib import Path
 
 import numpy as np
@@ -19,9 +20,10 @@ from leech.errors import ConfigError, InputError, LeechError, MismatchError
 from leech.models.bundle import ModelBundle, OperatingPoint, copy_bundle, save_bundle
 from leech.models.calibration import Calibration
 from leech.models.inference import Predictor
+from leech.models.learnt import Learnt
 from leech.models.spec import build_network, load_architecture
 from leech.prediction.config import PredictConfig
-from leech.prediction.predict import predict, predict_run
+from leech.prediction.predict import Caller, predict, predict_run
 from leech.provenance import Stamp
 from tiny_run import TinyRecord, ramp, read_id, write_run
 
@@ -82,7 +84,7 @@ def run(model, sources, output, *, force=False, clock=None, progress=None, **con
     settings = build(PredictConfig, {"device": "cpu", **config})
     shown = {"force": force, "progress": progress or SilentProgress(), "stamp": STAMP}
     if clock is not None:
-        return predict_run(model, sources, settings, output, identity=None, clock=clock, **shown)
+        return predict_run(Caller.load(model, settings), sources, settings, output, identity=None, clock=clock, **shown)
     return predict(model, sources, settings, output, **shown)
 
 
@@ -364,6 +366,27 @@ def test_tables_of_control_libraries_correct_a_later_run(model, sources, tmp_pat
     assert record["total"]["error_corrected"]["interval"][0] > 0
     # Nothing is corrected by equal rates, so nothing is repeated.
     assert "no-call-corrected" not in result.tables()[0].columns
+
+
+def test_controls_that_the_model_learnt_from_are_warned_of(sources, tmp_path, says, caplog):
+    ids = np.array([list(uuid.UUID(read_id(number)).bytes) for number in (3, 4)], dtype=np.uint8)
+    learnt = Learnt.of(ids, ["run-of-FC1"])
+    model = make_model(tmp_path / "model", learnt.to_mapping())
+    learnt.save(model)
+    known = controls(model, sources, tmp_path, says)
+    assert caplog.text.count("The model learnt from 2 of the 11 reads") == 2
+    caplog.clear()
+    run(model, sources, tmp_path / "c", format="tsv", sample="s", **known)
+    assert caplog.text.count("holds reads that the model learnt from, or was chosen by (2 of 11 compared)") == 2
+    # A record from before this was kept tells nothing, and nothing is claimed of it.
+    for name in "np":
+        path = tmp_path / name / "s.predict.json"
+        record = json.loads(path.read_text())
+        del record["learnt_from"]
+        path.write_text(json.dumps(record))
+    caplog.clear()
+    run(model, sources, tmp_path / "d", format="tsv", sample="s", **known)
+    assert "holds reads that the model learnt from" not in caplog.text
 
 
 def test_shares_of_called_reads_come_from_controls_with_the_same_abstention(model, sources, tmp_path, says, caplog):

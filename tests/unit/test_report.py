@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import struct
+import sys
 import uuid
+import zlib
 from html.parser import HTMLParser
 from urllib.parse import unquote
 
@@ -14,16 +17,19 @@ import pytest
 from corpora import RECIPE, chunks, write
 from leech.cli.main import main
 from leech.config import build
+from leech.data import pixels
 from leech.data.compose import merge
 from leech.data.config import MergeConfig, ViewConfig
 from leech.data.corpus import Corpus
+from leech.data.examples import examples_at
 from leech.data.portrait import portray, rows_of_read
-from leech.errors import ConfigError, InputError
+from leech.errors import ConfigError, InputError, MissingExtraError
 from leech.evaluation.config import ReportConfig
 from leech.evaluation.report.charts import Axes, HeatCell, Line, curves, dot, heat_map, shorten
 from leech.evaluation.report.results import calls_by_read, read_metrics, read_samples, read_scores
 from leech.evaluation.report.signal import view_by_call
 from leech.evaluation.report.write import report
+from leech.models.learnt import Overlap
 from leech.provenance import Stamp
 from results_files import SUMMARY, metrics_content, put_sample, put_table
 
@@ -92,7 +98,8 @@ def test_samples_and_fractions_are_those_of_the_tables(tmp_path):
     downloads = page.downloads()
     # 40 of 120 called; Wilson's interval of 40/120: 0.2553 to 0.4217. 8 of 128 reads on references have no call.
     assert downloads["samples.tsv"][1] == [
-        "one", "0.3333", "0.2553", "0.4217", "0.4200", "0.3000", "0.5500", "40", "80", "8", "0.0625", "135", "200"
+        "one", "0.3333", "0.2553", "0.4217", "0.4200", "0.3000", "0.5500", "40", "80", "8", "0.0625", "135", "200",
+        "unknown",
     ]  # fmt: skip
     assert downloads["samples.tsv"][0][4:7] == ["error_corrected", "error_corrected_low", "error_corrected_high"]
     assert downloads["samples.tsv"][1] in page.rows
@@ -140,6 +147,54 @@ def test_a_fraction_corrected_by_equal_call_rates_is_not_shown_twice(tmp_path, r
     (sample,) = read_samples([tmp_path / "t"])
     assert sample.references[0].best[0] == shown
     assert ("no_call_corrected" in sample.references[0].corrected) == (rates[0] != rates[1])
+
+
+def test_the_page_says_which_samples_the_model_learnt_from_and_which_nobody_knows_of(tmp_path):
+    overlaps = {
+        "one": Overlap("yes", 40, 30),
+        "two": Overlap("no", 40, 0),
+        "three": Overlap("unknown", 5, 0),
+        "old": None,
+    }
+    for name, overlap in overlaps.items():
+        put_sample(tmp_path / "t", name, REFERENCES)
+        path = tmp_path / "t" / f"{name}.predict.json"
+        if overlap is not None:
+            path.write_text(json.dumps({**json.loads(path.read_text()), "learnt_from": overlap.to_mapping()}))
+    _, page = made(tmp_path, calls=[tmp_path / "t"])
+    assert {row[0]: row[-1] for row in page.downloads()["samples.tsv"]} == {
+        "sample": "model learnt from its reads",
+        "one": "yes: 30 of 40 reads compared",
+        "two": "no",
+        "three": "unknown: none of 5 reads compared",
+        "old": "unknown",
+    }
+    warnings = [words for words in page.words if words.startswith("The model learnt from reads behind these")]
+    assert all("by them: one (30 of 40 reads compared). It calls" in words for words in warnings)
+    # Over the samples, the dots, the heat map and the histograms of scores.
+    assert [words.split(",")[0].rsplit(" ", 1)[-1] for words in warnings] == ["fractions"] * 3 + ["scores"]
+    assert sum("is not known of old, three:" in words for words in page.words) == 1
+
+
+@pytest.mark.parametrize(
+    ("overlap", "words"),
+    [(Overlap("yes", 40, 30), "yes: 30 of 40 reads compared"), (Overlap("no", 40, 0), "no"), (None, "unknown")],
+)
+def test_the_page_says_of_figures_whether_the_model_learnt_from_their_reads(tmp_path, overlap, words):
+    changes = {} if overlap is None else {"learnt_from": overlap.to_mapping()}
+    _, page = made(tmp_path, metrics=[put_metrics(tmp_path / "m.json", **changes)])
+    assert ["model learnt from these reads", words] in page.rows
+    warned = [text for text in page.words if text.startswith("The model learnt from reads behind these")]
+    assert bool(warned) == (overlap is not None and overlap.state == "yes")
+    # Over every part with figures of these reads: metrics, groups, scores, curves and reliability.
+    assert len(warned) in (0, 5)
+    assert any("is not known of m:" in text for text in page.words) == (overlap is None)
+
+
+def test_a_record_that_does_not_say_whether_the_model_learnt_from_its_reads_is_damaged(tmp_path):
+    path = put_metrics(tmp_path / "m.json", learnt_from={"state": "never"})
+    with pytest.raises(InputError, match="is damaged: learnt_from"):
+        read_metrics([path])
 
 
 def test_raw_cells_among_corrected_ones_stand_in_brackets(tmp_path):
@@ -572,10 +627,92 @@ def test_a_drawn_page_has_the_numbers_and_other_forms_are_refused_plainly(tmp_pa
     assert read_id in capsys.readouterr().out
     page = Page((tmp_path / "r.html").read_text())
     assert len(page.downloads()[f"read-{read_id}.tsv"]) == 1 + RECIPE.num_samples
-    for name, message in (("r.png", "rsvg-convert"), ("r.txt", ".svg or .html")):
-        assert main([*command, str(tmp_path / name)]) == 2
+    refused = (
+        ("r.pdf", (), "rsvg-convert"),
+        ("r.txt", (), ".svg, .png or .html"),
+        ("r.svg", ("--width", "500"), "--width"),
+    )
+    for name, options, message in refused:
+        assert main([*command, str(tmp_path / name), *options]) == 2
         assert message in capsys.readouterr().err
         assert not (tmp_path / name).exists()
+
+
+def pixels_of(path):
+    """Return the pixels of a PNG of eight bits and four channels, uint8 (height, width, 4), by the format's own rules."""
+    content, place, packed = path.read_bytes(), 8, b""
+    assert content[:8] == b"\x89PNG\r\n\x1a\n"
+    while place < len(content):
+        length, kind = struct.unpack(">I4s", content[place : place + 8])
+        body = content[place + 8 : place + 8 + length]
+        assert zlib.crc32(kind + body) == struct.unpack(">I", content[place + 8 + length : place + 12 + length])[0]
+        if kind == b"IHDR":
+            width, height, *form = struct.unpack(">IIBBBBB", body)
+            assert form == [8, 6, 0, 0, 0]
+        packed += body if kind == b"IDAT" else b""
+        place += 12 + length
+    lines = np.frombuffer(zlib.decompress(packed), np.uint8).reshape(height, 1 + 4 * width)
+    above, pixels = np.zeros(4 * width, np.int64), []
+    for line in lines.astype(np.int64):
+        values = line[1:].copy()
+        if line[0] == 2:
+            values += above
+        elif line[0]:
+            for at in range(4 * width):
+                left, up, corner = (values[at - 4], above[at], above[at - 4]) if at >= 4 else (0, above[at], 0)
+                guess = left + up - corner
+                paeth = min((abs(guess - left), 0, left), (abs(guess - up), 1, up), (abs(guess - corner), 2, corner))[2]
+                values[at] = (values[at] + {1: left, 3: (left + up) // 2, 4: paeth}[line[0]]) % 256
+        above = values % 256
+        pixels.append(above.astype(np.uint8).reshape(width, 4))
+    return np.stack(pixels)
+
+
+def test_an_image_shows_what_the_drawing_shows_at_the_width_that_is_asked_for(tmp_path, merged):
+    corpus = Corpus.open(merged)
+    # The random chunk with most signal: its trace is long.
+    signals = [example.signal for example in examples_at(corpus, corpus.rows())]
+    row = max(range(len(corpus)), key=lambda row: np.isfinite(signals[row]).sum())
+    read_id = read_id_of(corpus, row)
+    command = ["-q", "data", "view", str(merged), "--read-id", read_id, "-o"]
+    assert main([*command, str(tmp_path / "r.svg")]) == 0
+    drawn = Page((tmp_path / "r.svg").read_text())
+    width, height = (int(drawn.tags[0][1][name]) for name in ("width", "height"))
+    assert main([*command, str(tmp_path / "r.png")]) == 0
+    assert main([*command, str(tmp_path / "small.PNG"), "--width", str(width)]) == 0
+    header = (tmp_path / "r.png").read_bytes()[:24]
+    assert struct.unpack(">8s4x4sII", header) == (b"\x89PNG\r\n\x1a\n", b"IHDR", 2 * width, 2 * height)
+    image = pixels_of(tmp_path / "small.PNG").astype(int)
+    assert image.shape == (height, width, 4)
+    assert (image[..., 3] == 255).all()
+    trace, words = (np.abs(image[..., :3] - colour).max(axis=-1) < 40 for colour in ((0, 0x72, 0xB2), (0x33,) * 3))
+    # The trace lies where the drawing has its points, from the first to the last.
+    pairs = [pair.split(",") for tag, found in drawn.tags if tag == "polyline" for pair in found["points"].split()]
+    places = np.array(pairs, dtype=float)
+    rows, columns = np.nonzero(trace)
+    assert [columns.min(), rows.min()] == pytest.approx(places.min(axis=0), abs=3)
+    assert [columns.max(), rows.max()] == pytest.approx(places.max(axis=0), abs=3)
+    # Words stand above the plotted area, below it and on its left; the corner is white.
+    lines_with_words = np.flatnonzero(words.any(axis=1))
+    assert lines_with_words.min() < 25
+    assert lines_with_words.max() > height - 25
+    assert words[:, :45].any()
+    assert (image[2, 2] == 255).all()
+    portray(merged, ViewConfig(read_id=read_id), tmp_path / "again.png", force=False, stamp=STAMP)
+    assert (tmp_path / "again.png").read_bytes() == (tmp_path / "r.png").read_bytes()
+
+
+def test_an_image_without_its_package_or_without_a_font_is_refused_with_what_to_do(tmp_path, merged, monkeypatch):
+    config = ViewConfig(read_id=read_id_of(Corpus.open(merged), 3))
+    with monkeypatch.context() as patched:
+        patched.setattr(pixels, "_STYLE", "svg text { font-family: 'No Such Font' }")
+        with pytest.raises(InputError, match="would lack its letters"):
+            portray(merged, config, tmp_path / "r.png", force=False, stamp=STAMP)
+    monkeypatch.setitem(sys.modules, "resvg_py", None)
+    with pytest.raises(MissingExtraError, match="resvg_py") as caught:
+        portray(merged, config, tmp_path / "r.png", force=False, stamp=STAMP)
+    assert "leech[png]" in caught.value.hint
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_command_says_what_it_left_out(tmp_path, capsys):

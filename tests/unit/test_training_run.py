@@ -16,7 +16,7 @@ from leech.console import SilentProgress
 from leech.data.corpus import Corpus
 from leech.data.sites import BedSites, stored_bed
 from leech.errors import ConfigError, InputError, LeechError
-from leech.evaluation.evaluate import score
+from leech.evaluation.evaluate import compare_with_learnt, score
 from leech.models.bundle import load_bundle
 from leech.training.config import TrainConfig
 from leech.training.train import TrainResult, train
@@ -49,6 +49,7 @@ def test_the_folder_holds_the_model_its_history_and_its_configuration(
     folder, result = trained
     assert sorted(path.name for path in folder.iterdir()) == [
         "history.jsonl",
+        "learnt_reads.npy",
         "model.json",
         "model.safetensors",
         "train.toml",
@@ -56,7 +57,7 @@ def test_the_folder_holds_the_model_its_history_and_its_configuration(
     settings = load_toml(folder / "train.toml")
     assert (settings["seed"], settings["positive_label"], settings["model"]) == (5, "charged", "tcn")
     assert build(TrainConfig, settings).epochs == 1
-    bundle, _ = load_bundle(folder)
+    bundle, _, _ = load_bundle(folder)
     assert bundle.labels == ("uncharged", "charged")
     assert bundle.recipe == RECIPE
     assert bundle.stamp == STAMP.to_mapping()
@@ -69,6 +70,20 @@ def test_the_folder_holds_the_model_its_history_and_its_configuration(
     ladders = {part.labels[0]: part.manifest.counts for part in Corpus.open(corpus).parts}
     assert bundle.training["counts_by_label"] == ladders
     assert set(ladders) == {"uncharged", "charged"}
+
+
+def test_a_model_knows_the_reads_that_it_learnt_from_and_those_that_it_was_chosen_by(
+    trained: tuple[Path, TrainResult], corpus: Path
+) -> None:
+    loaded, opened = load_bundle(trained[0]), Corpus.open(corpus)
+    assert loaded.learnt.runs == frozenset(opened.categories["run"])
+    sizes = {split: len(opened.rows(split)) for split in ("train", "validation", "test")}
+    for split, number in sizes.items():
+        found = compare_with_learnt(loaded, opened, opened.rows(split), None)
+        assert (found.num_compared, found.num_found) == (number, 0 if split == "test" else number)
+        assert found.state == ("no" if split == "test" else "yes")
+    assert loaded.learnt.sketch is not None
+    assert loaded.learnt.sketch.num_reads == sizes["train"] + sizes["validation"]
 
 
 def test_a_run_that_stops_early_says_so_and_a_full_one_does_not(
@@ -94,7 +109,7 @@ def test_a_bed_of_sites_travels_from_the_corpora_into_the_model(tmp_path: Path) 
     for label in ("uncharged", "charged"):
         bed.save(tmp_path / "data" / label)
     run(data, tmp_path / "model")
-    bundle, _ = load_bundle(tmp_path / "model")
+    bundle, _, _ = load_bundle(tmp_path / "model")
     assert stored_bed(tmp_path / "model", bundle.recipe) == bed
 
 
@@ -120,7 +135,7 @@ def test_history_has_a_line_per_evaluation_with_what_a_curve_needs(trained: tupl
 
 def test_the_kept_weights_are_those_that_were_judged_best(trained: tuple[Path, TrainResult], corpus: Path) -> None:
     folder, result = trained
-    bundle, network = load_bundle(folder)
+    bundle, network, _ = load_bundle(folder)
     opened = Corpus.open(corpus)
     rows = opened.rows("validation")
     scores = score(network, opened, rows, bundle.spec.features, 7, torch.device("cpu"))

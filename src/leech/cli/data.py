@@ -109,7 +109,7 @@ def inspect(session: Session, /, corpus: Path, force: bool, as_json: bool, **giv
 
 @click.command()
 @click.argument("corpus", type=click.Path(path_type=Path))
-@output_options("Drawing to write: .svg, or .html with the numbers under it.")
+@output_options("Drawing to write: .svg, .png, or .html with the numbers under it.")
 @config_options(ViewConfig)
 @json_option
 @click.pass_obj

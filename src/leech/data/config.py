@@ -148,3 +148,6 @@ class ViewConfig:
     """Which chunk ``leech data view`` draws."""
 
     read_id: str = knob(help="Read whose chunk is drawn, as the BAM names it.")
+    width: int | None = knob(
+        None, minimum=1, maximum=20000, help="Width of a .png in pixels. Default: twice that of the .svg."
+    )

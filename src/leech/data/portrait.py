@@ -23,10 +23,14 @@ from leech.data.corpus import Corpus
 from leech.data.drawing import colour, document, figure, numbers
 from leech.data.examples import Example, examples_at
 from leech.data.page import caption_of, draw_example
+from leech.data.pixels import to_png
 from leech.errors import ConfigError, InputError
 from leech.provenance import Stamp, atomic_file
 
 _BLOCK_ROWS = 2**18
+
+_SINGLE = (".svg", ".png")
+"""Forms that hold one drawing."""
 
 
 @dataclass(frozen=True)
@@ -53,41 +57,52 @@ class Portrait:
 def portray(path: Path, config: ViewConfig, output: Path, *, force: bool, stamp: Stamp) -> Portrait:
     """Draw the chunk, or chunks, of one read.
 
-    :raises ConfigError: an output in a form that is not written, an id that is none, or several chunks for one SVG.
-    :raises InputError: the corpus does not hold the read, or the output exists.
+    :raises ConfigError: an output in a form that is not written, an id that is none, several chunks for one image, or a width
+        for something else than a PNG.
+    :raises InputError: the corpus does not hold the read, the output exists, or there is no font to write a PNG with.
+    :raises MissingExtraError: a PNG without the package that makes them.
     """
-    _require_form(output)
+    form = _form_of(output)
+    if config.width is not None and form != ".png":
+        raise ConfigError(
+            f"--width gives a .png its pixels, and '{output}' has none.",
+            hint="Leave it out: such a drawing has any size.",
+        )
     corpus = Corpus.open(path)
     rows = rows_of_read(corpus, config.read_id)
     names = [corpus.categories["run"][code] for code in corpus.gather(rows, ["run"])["run"].tolist()]
     rates = tuple(corpus.manifest.runs.get(name) for name in names)
     result = Portrait(output, examples_at(corpus, rows), rates)
-    if output.suffix.lower() == ".svg":
+    content: str | bytes
+    if form in _SINGLE:
         if len(rows) > 1:
             raise ConfigError(
-                f"Read '{config.read_id}' has {len(rows)} chunks, and an SVG holds one drawing.",
+                f"Read '{config.read_id}' has {len(rows)} chunks, and a {form} holds one drawing.",
                 hint="Write .html, which holds all of them.",
             )
         content = draw_example(result.chunks[0], colour(0), alone=True) + "\n"
+        if form == ".png":
+            content = to_png(content, config.width)
     else:
         footer = f"{' '.join(stamp.command)} · leech {stamp.versions.get('leech', '')} · {stamp.time_utc}"
         title = f"Read {result.chunks[0].read_id}"
         content = document(title, [f"<h1>{escape(title)}</h1>", *_figures(result)], footer)
     with atomic_file(output, force=force) as partial:
-        partial.write_text(content, encoding="utf-8")
+        partial.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8"))
     return result
 
 
-def _require_form(output: Path) -> None:
+def _form_of(output: Path) -> str:
     form = output.suffix.lower()
-    if form in (".svg", ".html", ".htm"):
-        return
-    if form in (".png", ".jpg", ".jpeg", ".pdf"):
+    if form in (*_SINGLE, ".html", ".htm"):
+        return form
+    if form in (".jpg", ".jpeg", ".pdf"):
         raise ConfigError(
-            f"'{output}' would need a program that turns drawings into pixels or pages, and leech brings none.",
-            hint="Write .svg and convert it, for example with Inkscape or rsvg-convert, or print .html from a browser.",
+            f"Output '{output}' is of a form that leech does not write.",
+            hint="Write .png, or .svg and convert it (for example with Inkscape or rsvg-convert), or print .html from a "
+            "browser.",
         )
-    raise ConfigError(f"Output '{output}' must end in .svg or .html, the forms that are written.")
+    raise ConfigError(f"Output '{output}' must end in .svg, .png or .html, the forms that are written.")
 
 
 def rows_of_read(corpus: Corpus, read_id: str) -> NDArray[np.int64]:

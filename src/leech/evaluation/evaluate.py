@@ -35,6 +35,7 @@ from leech.models.bundle import LoadedModel, ModelBundle, load_bundle
 from leech.models.calibration import Calibration
 from leech.models.device import choose_device
 from leech.models.inference import Predictor, positive_probability
+from leech.models.learnt import Comparison, Overlap, warn_if_learnt
 from leech.provenance import Stamp, atomic_file, refuse_input_as_output
 
 FORMAT = "leech-metrics"
@@ -140,8 +141,11 @@ def evaluate(
     require_same_recipe(bundle.recipe, corpus, model)
     require_known_labels(bundle, corpus, model)
     rows = labelled_rows(corpus, config.split)
-    _warn_if_not_unseen(config.split, corpus)
-    warn_if_not_its_own(bundle, corpus, model)
+    overlap = compare_with_learnt(loaded, corpus, rows, config.split)
+    warn_if_learnt(overlap)
+    if overlap.state == "unknown":
+        _warn_if_not_unseen(config.split, corpus)
+        warn_if_not_its_own(bundle, corpus, model)
     device = choose_device(config.device)
     with ExitStack() as stack:
         partial = stack.enter_context(atomic_file(output, force=force))
@@ -169,6 +173,7 @@ def evaluate(
         content = {
             **evaluation.to_mapping(),
             "corpus_digest": corpus.manifest.digest,
+            "learnt_from": overlap.to_mapping(),
             "settings": to_mapping(config),
             "provenance": stamp.to_mapping(),
         }
@@ -201,6 +206,18 @@ def score_model(
 def is_labelled_positive(bundle: ModelBundle, corpus: Corpus, scores: Scores) -> NDArray[np.bool_]:
     """Return which scored rows have the model's positive label, bool (n,)."""
     return np.array([name == bundle.positive_label for name in corpus.labels])[scores.labels]
+
+
+def compare_with_learnt(loaded: LoadedModel, corpus: Corpus, rows: NDArray[np.int64], split: str | None) -> Overlap:
+    """Return whether the model learnt from these rows; of its own corpus the split tells that it did not.
+
+    :param split: in which the rows lie; None where they lie in several.
+    """
+    comparison = Comparison(loaded.learnt)
+    found = corpus.gather(rows, ["parent_id", "run"])
+    comparison.see(found["parent_id"], (corpus.categories["run"][code] for code in np.unique(found["run"])))
+    is_its_own = loaded.bundle.training.get("corpus_digest") == corpus.manifest.digest
+    return comparison.result(kept_apart=is_its_own and split in ("calibration", "test"))
 
 
 def _warn_if_not_unseen(split: str, corpus: Corpus) -> None:

@@ -20,6 +20,7 @@ from leech.config import build, to_mapping
 from leech.data.recipe import Recipe
 from leech.errors import ConfigError, InputError, LeechError, MismatchError
 from leech.models.calibration import Calibration
+from leech.models.learnt import Learnt
 from leech.provenance import digest_of, read_description
 
 if TYPE_CHECKING:
@@ -156,10 +157,14 @@ class ModelBundle:
 
 
 class LoadedModel(NamedTuple):
-    """A model ready to be asked: its network is in evaluation mode, on the CPU."""
+    """A model ready to be asked: its network is in evaluation mode, on the CPU.
+
+    :ivar learnt: what it tells of the reads that it learnt from.
+    """
 
     bundle: ModelBundle
     network: Network
+    learnt: Learnt
 
 
 @dataclass(frozen=True)
@@ -354,4 +359,4 @@ def load_bundle(folder: Path) -> LoadedModel:
             hint=_DAMAGED,
         )
     network.load_state_dict(state, strict=True)
-    return LoadedModel(bundle, network.eval())
+    return LoadedModel(bundle, network.eval(), Learnt.load(folder, bundle.training))

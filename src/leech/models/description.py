@@ -117,7 +117,7 @@ def describe(folder: Path) -> ModelDescription:
     """
     from leech.data.corpus import stored_table
 
-    bundle, network = load_bundle(folder)
+    bundle, network, _ = load_bundle(folder)
     # Looked at here too, so that a folder is not called whole whose k-mer table is missing.
     stored_table(folder, bundle.recipe)
     parts = {**dict(network.branches.named_children()), "output": network.output}

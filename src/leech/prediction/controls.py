@@ -15,6 +15,7 @@ from typing import NamedTuple
 from leech.console import logger
 from leech.errors import InputError, MismatchError
 from leech.models.bundle import CallCounts
+from leech.models.learnt import read_overlap
 from leech.prediction.config import PredictConfig
 from leech.prediction.rates import CallRates, ReferenceRates, call_rate
 from leech.prediction.record import RECORD, Calling, read_record
@@ -162,6 +163,15 @@ def _called(path: Path, calling: Calling) -> Tally:
         raise MismatchError(
             f"Control '{path}' was not called as this run is, so it says nothing of its calls: {'; '.join(differing)}.",
             hint=_AGAIN,
+        )
+    overlap = read_overlap(record.get("learnt_from"))
+    if overlap is not None and overlap.state == "yes":
+        logger.warning(
+            "Control '%s' holds reads that the model learnt from, or was chosen by (%d of %d compared): it calls them better "
+            "than others, so fractions are corrected too little. Give a library that it was not trained on.",
+            path,
+            overlap.num_found,
+            overlap.num_compared,
         )
     tally = Tally.from_mapping(record["tally"])
     if {name: (one.num_positive, one.num_negative) for name, one in tally.by_reference().items()} != table:

@@ -1,52 +1,43 @@
 """Calling the state of every read of a run: ``leech predict``.
 
-Hides: how records, chunks, probabilities and outputs are kept in step. Belongs here: the stream from BAM to BAM; cutting is
-``data/stream.py``'s and by the model's recipe, so that nothing about it can be chosen here. Invariants: every record
-comes out, in order; each gets one call or one reason; memory does not grow with the run; outputs appear together when
-all are complete.
+Hides: what has to be read, written and recorded around the calls. Belongs here: a run's files; the loop that calls its reads is
+``run.py``'s, and cutting goes by the model's recipe, so that nothing about it can be chosen here. Invariants: every record
+comes out, in order; outputs appear together when all are complete.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
+import pysam
 
 from leech.config import to_mapping
-from leech.console import Progress, Table, Task, format_duration, logger
+from leech.console import Progress, Table, logger
 from leech.data.accounts import ladder_table, refinement_table, refuse_incomplete
 from leech.data.config import ReadSources
-from leech.data.corpus import stored_table
 from leech.data.pod5 import BadFile
-from leech.data.reasons import USED, Counts
-from leech.data.recipe import Recipe
+from leech.data.reasons import Counts
 from leech.data.refine import RefinementTally
-from leech.data.sites import sites_for_model
-from leech.data.stream import ReadStream, open_stream
+from leech.data.stream import ReadStream
 from leech.models.bundle import LoadedModel, load_bundle
-from leech.models.device import choose_devices
-from leech.prediction.agreement import Agreement, warn_about_new_references
-from leech.prediction.calls import Call, CallRules, judge
+from leech.models.learnt import Overlap
+from leech.prediction.calls import Call, CallRules
 from leech.prediction.config import PredictConfig
-from leech.prediction.controls import read_controls
+from leech.prediction.controls import Controls, read_controls
 from leech.prediction.fractions import Corrections, fractions, warn_of_abstention
 from leech.prediction.outputs import OutputFiles
 from leech.prediction.record import FORMAT, SCHEMA_VERSION, Calling, choices_of
-from leech.prediction.scoring import ScoredBatch, replicas, scored_batches
+from leech.prediction.run import Run, open_run
 from leech.prediction.summary import Summarised, shown, write_summary
 from leech.prediction.tally import Tally, assign_groups, read_reference_groups, warn_of_unassigned
 from leech.prediction.writers import CallBam, CallTables, header_with_program
 from leech.provenance import Stamp, final_path
-
-_ETA_AFTER_S = 2.0
-"""Seconds before the time left is told; the first batches say little of it."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +50,7 @@ class PredictResult:
     :ivar histogram: called reads by ``cl``, 256 counts.
     :ivar bad_files: POD5 files that could not be read; their reads have no call.
     :ivar num_files: of all POD5 files, the bad ones too.
+    :ivar learnt: whether the model learnt from the reads.
     """
 
     path: Path
@@ -71,6 +63,7 @@ class PredictResult:
     bad_files: Sequence[BadFile]
     num_files: int
     refinement: RefinementTally | None
+    learnt: Overlap
 
     @property
     def threshold(self) -> int:
@@ -102,6 +95,7 @@ class PredictResult:
             "min_confidence": self.rules.min_confidence or None,
             "abstain_junction_indel": self.rules.needs_clean_junction,
             "unreadable_pod5": {str(file.path): file.why for file in self.bad_files},
+            "learnt_from": self.learnt.to_mapping(),
             "corrections": self.summarised.corrections.to_mapping(),
             "references": list(self._references()),
         }
@@ -149,8 +143,11 @@ def predict(
     :raises InputError: unusable files, no read that could be called, or an index asked for of records that are not sorted.
     :raises MismatchError: the reads contradict the recipe's signal frame, or refinement lowers their level correlation.
     """
+    config.refuse_contradictions()
+    inputs = [*sources.pod5, sources.bam, sources.reference, sources.read_sites, *config.files]
+    OutputFiles.plan(sources, config, output).refuse_inputs(inputs)
     return predict_run(
-        model,
+        Caller.load(model, config),
         sources,
         config,
         output,
@@ -162,8 +159,45 @@ def predict(
     )
 
 
+class Caller(NamedTuple):
+    """What calls reads, and what is known of its calls; read once, however many runs are called by it.
+
+    :ivar model: the folder.
+    :ivar calling: how it stands in the records of runs.
+    :ivar controls: None where none are given.
+    :ivar groups: of the table of reference groups; empty where none is given.
+    """
+
+    model: Path
+    loaded: LoadedModel
+    rules: CallRules
+    calling: Calling
+    controls: Controls | None
+    corrections: Corrections
+    groups: Mapping[str, Mapping[str, str]]
+
+    @classmethod
+    def load(cls, model: Path, config: PredictConfig) -> Caller:
+        """Read the model folder and the files that the configuration names.
+
+        :raises InputError: one that cannot be used.
+        :raises MismatchError: a folder that was changed, or controls that were called by something else.
+        """
+        loaded = load_bundle(model)
+        groups = {} if config.reference_groups is None else read_reference_groups(config.reference_groups)
+        rules = CallRules.of(config, loaded.bundle.threshold_cl)
+        calling = Calling.of(model, loaded.bundle, rules)
+        controls = read_controls(config, calling)
+        corrections = Corrections.of(config, loaded.bundle, rules, controls)
+        return cls(model, loaded, rules, calling, controls, corrections, groups)
+
+    def summarise(self, tally: Tally, config: PredictConfig) -> Summarised:
+        """Return a run's calls with what is needed to write them down by reference and by group."""
+        return Summarised(tally, assign_groups(tally.by_reference(), self.groups), self.corrections, config.min_depth)
+
+
 def predict_run(
-    model: Path,
+    caller: Caller,
     sources: ReadSources,
     config: PredictConfig,
     output: Path,
@@ -174,86 +208,60 @@ def predict_run(
     stamp: Stamp,
     clock: Callable[[], float],
 ) -> PredictResult:
-    """Do what :func:`predict` does.
+    """Do what :func:`predict` does, by what was read before; that no output is an input was checked.
 
+    :param caller: loaded with this configuration; only the sample's name may be another.
     :param identity: by which a later command knows the finished run again; stands in its record.
     :param clock: seconds, for the time that is left.
     """
-    config.refuse_contradictions()
     files = OutputFiles.plan(sources, config, output)
-    files.refuse_inputs([*sources.pod5, sources.bam, sources.reference, sources.read_sites, *config.files])
-    loaded = load_bundle(model)
-    bundle = loaded.bundle
-    group_table = {} if config.reference_groups is None else read_reference_groups(config.reference_groups)
-    rules = CallRules.of(config, bundle.threshold_cl)
-    calling = Calling.of(model, bundle, rules)
-    controls = read_controls(config, calling)
-    corrections = Corrections.of(config, bundle, rules, controls)
+    bundle, controls = caller.loaded.bundle, caller.controls
     with ExitStack() as stack:
         # Names first: indexing a large run takes minutes, and one that is taken can be told at once.
         partial = files.reserve(stack, force=force)
-        stream = stack.enter_context(open_run(model, bundle.recipe, sources))
+        stream = stack.enter_context(open_run(caller.model, bundle.recipe, sources))
         if controls is not None:
             controls.refuse_others(stream.header.references)
-        run = _Run(loaded, rules, stream, partial, output, stack, stamp)
+        written = _CallFiles(partial, output, stream, stack, stamp)
+        run = Run(caller.loaded, caller.rules, stream)
         with progress.task("predict", unit="reads") as task:
-            run.go(config, task, clock)
-        groups = assign_groups(run.tally.by_reference(), group_table)
+            run.go(config, written.write, task, clock)
+        written.finish()
         result = PredictResult(
             path=output,
             tables_written=files.tables,
             counts=run.counts,
             labels=bundle.labels,
-            rules=rules,
-            summarised=Summarised(run.tally, groups, corrections, config.min_depth),
+            rules=caller.rules,
+            summarised=caller.summarise(run.tally, config),
             histogram=tuple(run.histogram.tolist()),
             bad_files=stream.bad_files,
             num_files=stream.num_files,
             refinement=run.refinement,
+            learnt=run.learnt,
         )
         for level, path in partial.summaries.items():
             write_summary(path, result.summarised, level)
         if partial.record is not None:
-            _write_record(partial.record, result, calling, sources, config, identity, stamp)
+            _write_record(partial.record, result, caller.calling, sources, config, identity, stamp)
         for path in files.stale_indexes():
             path.unlink()
     if files.summaries:
-        warn_of_unassigned(groups)
-    called = {name for name, tally in run.tally.by_reference().items() if tally.num_called}
-    warn_about_new_references(called, bundle)
+        warn_of_unassigned(result.summarised.groups)
     if controls is not None:
-        controls.warn_of_uncovered(called)
-    warn_of_abstention(run.tally.total(), corrections)
+        controls.warn_of_uncovered(run.called)
+    warn_of_abstention(run.tally.total(), caller.corrections)
     return result
 
 
-def open_run(model: Path, recipe: Recipe, sources: ReadSources) -> AbstractContextManager[ReadStream]:
-    """Open a run to be cut as the model's chunks were: by its recipe, its k-mer table and its sites.
+class _CallFiles:
+    """The BAM and the tables of single calls, as they are being written.
 
-    :param model: folder in which table and sites lie.
+    :param output: the BAM's final name, for messages.
     """
-    sites = sites_for_model(model, recipe, sources.read_sites)
-    return open_stream(sources, recipe, stored_table(model, recipe), sites)
 
-
-class _Run:
-    """A run on its way through: what was counted so far, and the files that are being written."""
-
-    def __init__(
-        self,
-        loaded: LoadedModel,
-        rules: CallRules,
-        stream: ReadStream,
-        partial: OutputFiles,
-        output: Path,
-        stack: ExitStack,
-        stamp: Stamp,
-    ) -> None:
-        self._loaded, self._rules, self._stream, self._partial = loaded, rules, stream, partial
-        self._agreement = Agreement(loaded.bundle, stream)
-        self.counts, self.tally = Counts(), Tally()
-        self.histogram: NDArray[np.int64] = np.zeros(256, dtype=np.int64)
-        self.refinement = None if loaded.bundle.recipe.refinement == "none" else RefinementTally()
+    def __init__(self, partial: OutputFiles, output: Path, stream: ReadStream, stack: ExitStack, stamp: Stamp) -> None:
+        self._partial = partial
         self._bam: CallBam | None = None
         self._tables: CallTables | None = None
         if partial.bam is not None:
@@ -265,69 +273,27 @@ class _Run:
             self._tables = CallTables(partial.calls)
             stack.callback(self._tables.abandon)
 
-    def go(self, config: PredictConfig, task: Task, clock: Callable[[], float]) -> None:
-        """Read, call and write everything, and judge whether it is complete."""
-        batches = scored_batches(
-            self._stream,
-            self._loaded,
-            replicas(self._loaded.network, choose_devices(config.device, config.gpus)),
-            batch_records=config.batch_records,
-            workers=config.workers,
-            batch_size=config.batch_size,
-        )
-        start = clock()
-        with closing(batches):
-            for scored in batches:
-                self._write(scored)
-                task.advance(len(scored.batch.records))
-                left = _time_left(self._stream.share_read, clock() - start)
-                if left is not None:
-                    task.describe(left)
-        task.describe("")
-        self._finish()
-
-    def _write(self, scored: ScoredBatch) -> None:
-        batch = scored.batch
-        outcomes = []
-        for record, call in judge(batch, scored.probabilities, self._rules):
-            if self._bam is not None:
-                self._bam.write(record, call)
-            if self._tables is not None:
-                self._tables.write(call)
-            self._count(call)
-            outcomes.append(call.reason or USED)
-        self.counts.add_all(outcomes)
-        self._agreement.see(batch)
-        if self.refinement is not None:
-            self.refinement.merge(batch.cut.refinement)
-
-    def _count(self, call: Call) -> None:
-        self.tally.count(call)
-        if call.likelihood is not None:
-            self.histogram[call.likelihood] += 1
-
-    def _finish(self) -> None:
+    def write(self, record: pysam.AlignedSegment, call: Call) -> None:
+        """Write a record and its call."""
         if self._bam is not None:
-            self._bam.close()
-            if self._bam.num_replaced:
-                logger.warning(
-                    "%d records carried a cl tag already; it was replaced, or removed where no call is made.",
-                    self._bam.num_replaced,
-                )
+            self._bam.write(record, call)
+        if self._tables is not None:
+            self._tables.write(call)
+
+    def finish(self) -> None:
+        """Close all files, and write the index where one is asked for."""
         if self._tables is not None:
             self._tables.close()
-        self._stream.settle(self.counts, int(self.histogram.sum()))
-        if self.refinement is not None:
-            self.refinement.refuse_harm()
-        if self._bam is not None and self._partial.index is not None:
+        if self._bam is None:
+            return
+        self._bam.close()
+        if self._bam.num_replaced:
+            logger.warning(
+                "%d records carried a cl tag already; it was replaced, or removed where no call is made.",
+                self._bam.num_replaced,
+            )
+        if self._partial.index is not None:
             self._bam.index(self._partial.index)
-
-
-def _time_left(share: float | None, seconds: float) -> str | None:
-    """Return how much of the alignments is read and how long the rest will take, in words."""
-    if not share or seconds < _ETA_AFTER_S:
-        return None
-    return f"{share:.0%} of the BAM, about {format_duration(seconds * (1 - share) / share)} left"
 
 
 def _write_record(

@@ -20,16 +20,13 @@ from leech.config import to_mapping
 from leech.console import Progress, Table, logger
 from leech.data.config import ReadSources
 from leech.errors import ConfigError, InputError, LeechError, MismatchError
-from leech.models.bundle import DESCRIPTION, load_bundle
-from leech.prediction.calls import CallRules
+from leech.models.bundle import DESCRIPTION
 from leech.prediction.config import PredictConfig, is_sample_name
-from leech.prediction.controls import read_controls
-from leech.prediction.fractions import Corrections
 from leech.prediction.outputs import OutputFiles
-from leech.prediction.predict import PredictResult, predict_run
+from leech.prediction.predict import Caller, PredictResult, predict_run
 from leech.prediction.record import RECORD, RULES, Calling, choices_of, read_record, told
 from leech.prediction.summary import SUMMARIES, Summarised, shown, write_combined
-from leech.prediction.tally import Tally, assign_groups, read_reference_groups
+from leech.prediction.tally import Tally
 from leech.prediction.tsv import read_tsv
 from leech.provenance import (
     Identity,
@@ -192,49 +189,88 @@ def predict_samples(
     if config.format == "bam":
         raise ConfigError("--format bam leaves nothing to combine over the samples.", hint="Give 'both' or 'tsv'.")
     _refuse_inputs(samples, sources, config, output)
-    bundle = load_bundle(model).bundle
-    group_table = {} if config.reference_groups is None else read_reference_groups(config.reference_groups)
-    rules = CallRules.of(config, bundle.threshold_cl)
-    calling = Calling.of(model, bundle, rules)
-    corrections = Corrections.of(config, bundle, rules, read_controls(config, calling))
-    earlier_runs = {} if force else _earlier_runs(model, samples, sources, config, calling, output)
+    command = _Command.begin(model, sources, config, output)
+    earlier_runs = {} if force else _earlier_runs(command, samples)
     finished: dict[str, PredictResult] = {}
     failed: dict[str, LeechError] = {}
-    tallies: dict[str, Tally] = {}
+    summaries: dict[str, Summarised] = {}
     earlier = []
     for number, sample in enumerate(samples, start=1):
-        own = replace(sources, pod5=sample.pod5, bam=sample.bam)
-        identity = _identity(model, own, config, calling)
         before = earlier_runs.get(sample.name)
         if before is not None and before.is_complete:
             logger.info("Sample '%s' (%d of %d) is complete: nothing to do.", sample.name, number, len(samples))
-            tallies[sample.name] = before.tally
+            summaries[sample.name] = command.caller.summarise(before.tally, config)
             earlier.append(sample.name)
             continue
         logger.info("Sample '%s', %d of %d.", sample.name, number, len(samples))
         try:
             # What is incomplete by its own account is replaced unasked.
             replaces = force or before is not None
-            result = _run(model, sample, own, config, output, identity, force=replaces, progress=progress, stamp=stamp)
+            result = _run(command, sample, force=replaces, progress=progress, stamp=stamp)
         except LeechError as error:
             logger.error("Sample '%s' failed: %s", sample.name, error.message)
             failed[sample.name] = error
             continue
         finished[sample.name] = result
-        tallies[sample.name] = result.summarised.tally
-    summaries = {
-        name: Summarised(tally, assign_groups(tally.by_reference(), group_table), corrections, config.min_depth)
-        for name, tally in tallies.items()
-    }
+        summaries[sample.name] = result.summarised
     return SamplesResult(
         path=output,
-        labels=bundle.labels,
+        labels=command.caller.loaded.bundle.labels,
         finished=finished,
         earlier=tuple(earlier),
         failed=failed,
         summaries=summaries,
         tables_written=_combine(output, summaries) if summaries else (),
     )
+
+
+class _Command(NamedTuple):
+    """What all samples of a command share, read once.
+
+    :ivar sources: their POD5 and BAM are the samples' own.
+    :ivar files: which files those of the command are; None for one that is not there.
+    :ivar description: sha256 of the model's description.
+    """
+
+    caller: Caller
+    sources: ReadSources
+    config: PredictConfig
+    output: Path
+    files: Mapping[Path, Identity | None]
+    description: str
+
+    @classmethod
+    def begin(cls, model: Path, sources: ReadSources, config: PredictConfig, output: Path) -> _Command:
+        """Read the model folder and what else the samples share."""
+        caller = Caller.load(model, config)
+        shared = (model, sources.reference, sources.read_sites, *config.files)
+        files = {path: Identity.of(path) for path in shared if path is not None}
+        description = hashlib.sha256((model / DESCRIPTION).read_bytes()).hexdigest()
+        return cls(caller, sources, config, output, files, description)
+
+    def sources_of(self, sample: Sample) -> ReadSources:
+        """Return where a sample's reads are."""
+        return replace(self.sources, pod5=sample.pod5, bam=sample.bam)
+
+    def files_of(self, sample: Sample) -> dict[Path, Identity | None]:
+        """Return which files a sample is called from as they are now, the command's among them."""
+        return {**self.files, **{path: Identity.of(path) for path in (*sample.pod5, sample.bam)}}
+
+    def identity_of(self, sample: Sample, files: Mapping[Path, Identity | None]) -> str:
+        """Return the digest of all that decides a sample's tables; files are known by size, time and, small ones, content.
+
+        :param files: of :meth:`files_of`.
+        """
+        paths = [*sample.pod5, sample.bam, self.sources.reference, self.sources.read_sites, *self.config.files]
+        identities = [files[path] for path in paths if path is not None]
+        content = {
+            "model": self.description,
+            "calling": self.caller.calling.values,
+            "files": [None if identity is None else asdict(identity) for identity in identities],
+            "settings": _decisive(to_mapping(self.config)),
+            "sources": choices_of(self.sources),
+        }
+        return digest_of(content)
 
 
 def _refuse_inputs(samples: Sequence[Sample], sources: ReadSources, config: PredictConfig, output: Path) -> None:
@@ -252,51 +288,22 @@ def _place(sample: Sample, config: PredictConfig, output: Path) -> Path:
     return output if config.format == "tsv" else output / f"{sample.name}.bam"
 
 
-def _run(
-    model: Path,
-    sample: Sample,
-    sources: ReadSources,
-    config: PredictConfig,
-    output: Path,
-    identity: str,
-    *,
-    force: bool,
-    progress: Progress,
-    stamp: Stamp,
-) -> PredictResult:
-    inputs = [model, *sample.pod5, sample.bam, sources.reference, sources.read_sites]
-    identities = (Identity.of(path) for path in inputs if path is not None)
-    stamp = replace(stamp, inputs=tuple(found for found in identities if found is not None))
+def _run(command: _Command, sample: Sample, *, force: bool, progress: Progress, stamp: Stamp) -> PredictResult:
+    files = command.files_of(sample)
+    own = command.sources_of(sample)
+    inputs = [command.caller.model, *sample.pod5, sample.bam, own.reference, own.read_sites]
+    identities = (files[path] for path in inputs if path is not None)
     return predict_run(
-        model,
-        sources,
-        replace(config, sample=sample.name),
-        _place(sample, config, output),
+        command.caller,
+        own,
+        replace(command.config, sample=sample.name),
+        _place(sample, command.config, command.output),
+        identity=command.identity_of(sample, files),
         force=force,
         progress=progress,
-        stamp=stamp,
-        identity=identity,
+        stamp=replace(stamp, inputs=tuple(found for found in identities if found is not None)),
         clock=time.monotonic,
     )
-
-
-def _identity(model: Path, sources: ReadSources, config: PredictConfig, calling: Calling) -> str:
-    """Return the digest of all that decides a sample's tables; files are known by size, time and, small ones, content."""
-    paths = [
-        *sources.pod5,
-        sources.bam,
-        sources.reference,
-        *([] if sources.read_sites is None else [sources.read_sites]),
-    ]
-    files = [Identity.of(path) for path in [*paths, *config.files]]
-    content = {
-        "model": hashlib.sha256((model / DESCRIPTION).read_bytes()).hexdigest(),
-        "calling": calling.values,
-        "files": [None if file is None else asdict(file) for file in files],
-        "settings": _decisive(to_mapping(config)),
-        "sources": choices_of(sources),
-    }
-    return digest_of(content)
 
 
 def _decisive(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -313,14 +320,7 @@ class _EarlierRun(NamedTuple):
     is_complete: bool
 
 
-def _earlier_runs(
-    model: Path,
-    samples: Sequence[Sample],
-    sources: ReadSources,
-    config: PredictConfig,
-    calling: Calling,
-    output: Path,
-) -> dict[str, _EarlierRun]:
+def _earlier_runs(command: _Command, samples: Sequence[Sample]) -> dict[str, _EarlierRun]:
     """Return the samples that the folder holds already.
 
     :raises MismatchError: samples that were called by something else, before any other is run: the combined tables would mix
@@ -328,16 +328,17 @@ def _earlier_runs(
     """
     found = {}
     others: dict[str, str] = {}
+    config, output = command.config, command.output
     for sample in samples:
         path = output / f"{sample.name}.{RECORD}"
         if not path.is_file():
             continue
         record = read_record(path, "Give --force to run the sample again.")
-        own = replace(sources, pod5=sample.pod5, bam=sample.bam)
-        is_same = record.get("identity") == _identity(model, own, config, calling)
+        own = command.sources_of(sample)
+        is_same = record.get("identity") == command.identity_of(sample, command.files_of(sample))
         lacks_reads = bool(record.get("unreadable_pod5"))
         if not is_same and not lacks_reads:
-            differences = _differences(record, own, config, calling)
+            differences = _differences(record, own, config, command.caller.calling)
             others[sample.name] = (
                 "; ".join(differences) or "its input files, or what the model folder says beside its network"
             )

@@ -29,6 +29,7 @@ from leech.errors import InputError, MismatchError
 from leech.evaluation.verdict import warn_unchecked
 from leech.models.bundle import ModelBundle, save_bundle
 from leech.models.description import describe
+from leech.models.learnt import Learnt
 from leech.models.spec import ArchitectureSpec, build_network, load_architecture
 from leech.provenance import Stamp, atomic_folder, require_free
 from leech.training.checkpoints import Kept
@@ -279,7 +280,9 @@ def _write(
     fitted: Fitted,
 ) -> None:
     run = identity_of(settled, corpus, spec)
-    save_bundle(_describe(spec, corpus, states, fitted.kept, job.stamp, run), network, folder)
+    learnt = _learnt(corpus, states)
+    save_bundle(_describe(spec, corpus, states, fitted.kept, learnt, job.stamp, run), network, folder)
+    learnt.save(folder)
     for companion in (corpus.kmer_table(), corpus.bed_sites()):
         if companion is not None:
             companion.save(folder)
@@ -311,7 +314,13 @@ class _Reporter:
 
 
 def _describe(
-    spec: ArchitectureSpec, corpus: Corpus, states: TwoStates, kept: Kept, stamp: Stamp, run: Mapping[str, Any]
+    spec: ArchitectureSpec,
+    corpus: Corpus,
+    states: TwoStates,
+    kept: Kept,
+    learnt: Learnt,
+    stamp: Stamp,
+    run: Mapping[str, Any],
 ) -> ModelBundle:
     return ModelBundle(
         spec=spec,
@@ -326,10 +335,19 @@ def _describe(
             "references": _references(corpus, states),
             "corpus_digest": corpus.manifest.digest,
             **_origin(corpus),
+            **learnt.to_mapping(),
             "run": dict(run),
         },
         stamp=stamp.to_mapping(),
     )
+
+
+def _learnt(corpus: Corpus, states: TwoStates) -> Learnt:
+    """Return what the model will tell of its reads, those by which it was chosen among them."""
+    rows = np.sort(np.concatenate([states.train, states.validation]))
+    found = corpus.gather(rows, ["parent_id", "run"])
+    names = corpus.categories["run"]
+    return Learnt.of(found["parent_id"], (names[code] for code in np.unique(found["run"])))
 
 
 def _references(corpus: Corpus, states: TwoStates) -> list[str]:

@@ -17,7 +17,7 @@ from leech.data.drawing import bare_table, figure, numbers, tsv_link
 from leech.evaluation.intervals import wilson
 from leech.evaluation.report.charts import Axes, Dot, Line, Mark, Row, curves, dot_plots, key, steps
 from leech.evaluation.report.results import NUM_LEVELS, Judged, Sample, estimate
-from leech.evaluation.report.section import Section, count, file_name, heading, number, paragraph, span
+from leech.evaluation.report.section import Section, about_learnt, count, file_name, heading, number, paragraph, span
 
 _GIVE_METRICS = "Give a file that 'leech eval test' wrote, with --metrics."
 
@@ -69,6 +69,7 @@ def metrics_section(judged: Sequence[Judged]) -> Section:
                 "In brackets the 95 % interval. AUPRC and precision are those at the share of positive reads given above; "
                 "with another share they are others."
             ),
+            *about_learnt({one.name: one.learnt for one in measured}, "figures"),
         ]
     return Section("metrics", "How good the models are", tuple(body), _GIVE_METRICS)
 
@@ -77,6 +78,7 @@ def metrics_table(judged: Sequence[Judged]) -> Table:
     """Return a row per figure and a column per metrics file."""
     facts: list[tuple[str, list[str]]] = [
         ("split", [str(one.content.get("split", "")) for one in judged]),
+        ("model learnt from these reads", [one.learnt.words for one in judged]),
         ("positive label", [one.labels[1] for one in judged]),
         ("reads", [count(one.content.get("num_reads")) for one in judged]),
         ("positive reads", [count(one.content.get("num_positive")) for one in judged]),

@@ -25,6 +25,7 @@ from leech.data.reasons import NOT_A_LOSS, USED
 from leech.errors import InputError
 from leech.evaluation.intervals import Interval, wilson
 from leech.evaluation.report.form import require_form
+from leech.models.learnt import Overlap, read_overlap
 from leech.provenance import distinct_names
 
 NUM_LEVELS = 256
@@ -98,6 +99,7 @@ class Sample:
     :ivar histogram: called reads by ``cl``, 256 counts; None where no file tells.
     :ivar labels: of the negative and the positive state; None where no file tells.
     :ivar record: the run's ``predict.json``; empty without one.
+    :ivar learnt: whether the model learnt from the sample's reads.
     :ivar corrected: fractions of all references together by name, those that predict could work out.
     :ivar groups: corrected fractions by amino acid and name; empty where no file tells.
     """
@@ -110,6 +112,7 @@ class Sample:
     threshold_cl: int | None
     labels: tuple[str, str] | None
     record: Mapping[str, Any]
+    learnt: Overlap
     corrected: Mapping[str, Fraction]
     groups: Mapping[str, Mapping[str, Fraction]]
 
@@ -128,12 +131,14 @@ class Judged:
 
     :ivar content: the metrics file; of scores alone, what follows from them.
     :ivar counts: of ``negative`` and ``positive`` reads by ``cl``, 256 each; None where no file tells.
+    :ivar learnt: whether the model learnt from these reads.
     """
 
     name: str
     path: Path
     content: Mapping[str, Any]
     counts: tuple[tuple[int, ...], tuple[int, ...]] | None
+    learnt: Overlap = Overlap("unknown")
 
     @property
     def labels(self) -> tuple[str, str]:
@@ -197,8 +202,18 @@ def read_metrics(paths: Sequence[Path]) -> list[Judged]:
         require_form(content, path)
         counts = _part(content, "score_counts")
         sides = tuple(_levels(counts.get(side), path) for side in ("negative", "positive")) if counts else None
-        judged.append(Judged(name, path, content, sides))  # type: ignore[arg-type]
+        judged.append(Judged(name, path, content, sides, _overlap(content, path)))  # type: ignore[arg-type]
     return judged
+
+
+def _overlap(content: Mapping[str, Any], path: Path) -> Overlap:
+    found = read_overlap(content.get("learnt_from"))
+    if found is None:
+        raise InputError(
+            f"'{path}' is damaged: learnt_from does not say whether the model learnt from these reads.",
+            hint="Make it again; such files are not edited.",
+        )
+    return found
 
 
 def _levels(numbers: Any, path: Path) -> tuple[int, ...]:
@@ -345,6 +360,7 @@ def _read_sample(folder: Path, name: str) -> Sample:
         threshold_cl=threshold if isinstance(threshold, int) else None,
         labels=(str(labels[0]), str(labels[1])) if isinstance(labels, list) and len(labels) == 2 else None,
         record=record,
+        learnt=_overlap(record, record_path),
         corrected=_of_all(record, record_path),
         groups={
             row["amino_acid"]: _corrected(row, _telling(record), groups) for row in table_rows(groups, ("amino_acid",))

@@ -14,7 +14,7 @@ from leech.data.drawing import bare_table, figure, numbers, tsv_link
 from leech.data.reasons import REASONS, USED
 from leech.evaluation.report.charts import Dot, HeatCell, Row, bar_key, dot_plots, heat_map, key, share_bars
 from leech.evaluation.report.results import CORRECTED, MIN_DEPTH, UNASSIGNED, Fraction, ReferenceCalls, Sample
-from leech.evaluation.report.section import Section, count, limits, number, paragraph, span
+from leech.evaluation.report.section import Section, about_learnt, count, limits, number, paragraph, span
 
 MOST_REFERENCES = 400
 """References shown; of more, those with most calls. A page of tens of thousands opens on no telephone."""
@@ -52,9 +52,10 @@ def samples_table(samples: Sequence[Sample]) -> Table:
                 number(total.no_call / reads if total.no_call is not None and reads else None),
                 count(sample.ladder.get("seen")),
                 count(sample.threshold_cl),
+                sample.learnt.words,
             )
         )
-    counts = (positive, negative, "no call", "no-call share", "records", "threshold cl")
+    counts = (positive, negative, "no call", "no-call share", "records", "threshold cl", "model learnt from its reads")
     columns = ("sample", f"fraction {positive}", "low", "high", *_corrected_columns(names), *counts)
     return Table(title="Samples", columns=columns, rows=tuple(rows))
 
@@ -88,6 +89,7 @@ def samples_section(samples: Sequence[Sample]) -> Section:
                 "where one state is called less often than the other, it is too low or too high. Records that are unmapped, "
                 "secondary, supplementary or duplicates count as records only."
             ),
+            *about_learnt({sample.name: sample.learnt for sample in samples}, "fractions"),
             *_about_corrections(samples, [sample.total for sample in samples]),
         ]
     return Section("samples", "Samples", tuple(body), _GIVE_CALLS)

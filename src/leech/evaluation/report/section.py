@@ -7,10 +7,15 @@ Hides: the HTML around a part. Belongs here: what all parts share; what they sho
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import NamedTuple
 
 from leech.evaluation.intervals import Interval
+from leech.models.learnt import Overlap
+
+_MOST_NAMED = 20
+"""Names in a sentence; tables have all."""
 
 
 class Section(NamedTuple):
@@ -35,6 +40,37 @@ class Section(NamedTuple):
 def paragraph(words: str) -> str:
     """Return a sentence or more."""
     return f"<p>{escape(words)}</p>"
+
+
+def warn_of_learnt(overlaps: Mapping[str, Overlap], what: str) -> Iterator[str]:
+    """Say which of several things rest on reads that the model learnt from.
+
+    :param overlaps: by name.
+    :param what: the things in words, such as "figures".
+    """
+    seen = {name: found for name, found in overlaps.items() if found.state == "yes"}
+    if seen:
+        told = [f"{name} ({found.num_found} of {found.num_compared} reads compared)" for name, found in seen.items()]
+        yield (
+            f'<p class="warning">The model learnt from reads behind these {escape(what)}, or was chosen by them: '
+            f"{escape(_some(told))}. It calls those better than it will call others, so they do not show how good it is.</p>"
+        )
+
+
+def about_learnt(overlaps: Mapping[str, Overlap], what: str) -> Iterator[str]:
+    """Do what :func:`warn_of_learnt` does, and say of which things it is not known."""
+    yield from warn_of_learnt(overlaps, what)
+    unknown = [name for name, found in overlaps.items() if found.state == "unknown"]
+    if unknown:
+        yield paragraph(
+            f"Whether the model learnt from reads behind these {what} is not known of {_some(unknown)}: the files do not tell, "
+            "or the reads are of a sequencing run that it learnt from others of."
+        )
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def heading(words: str) -> str:

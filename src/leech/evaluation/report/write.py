@@ -46,8 +46,9 @@ from leech.evaluation.report.results import (
     read_scores,
 )
 from leech.evaluation.report.samples import attrition_section, charging_sections, samples_section, state_names
-from leech.evaluation.report.section import Section
+from leech.evaluation.report.section import Section, warn_of_learnt
 from leech.evaluation.report.signal import examples_section, signal_section, view_by_call
+from leech.models.learnt import Overlap
 from leech.provenance import Stamp, atomic_file, distinct_names
 
 _STYLE = """
@@ -55,6 +56,7 @@ _STYLE = """
 figure svg { max-width: 46em; display: block } .wide > svg { max-width: none }
 .numbers { margin: -.8em 0 1.6em; font-size: .9em } .numbers .wide { max-height: 30em; overflow: auto }
 #provenance td { min-width: 7em; vertical-align: top } #provenance td:first-child { overflow-wrap: normal }
+.warning { border-left: .3em solid #d55e00; padding-left: .7em; font-weight: 600 }
 @media print { nav, .numbers { display: none } section { break-inside: auto } }
 """
 
@@ -188,17 +190,25 @@ def report(config: ReportConfig, output: Path, *, force: bool, stamp: Stamp) -> 
 
 
 def _sections(inputs: _Inputs) -> Iterator[Section]:
+    samples = {sample.name: sample.learnt for sample in inputs.samples}
+    judged = {one.name: one.learnt for one in inputs.judged}
     yield samples_section(inputs.samples)
     yield attrition_section(inputs.ladders())
-    yield from charging_sections(inputs.samples)
+    for section in charging_sections(inputs.samples):
+        yield _warned(section, samples, "fractions")
     yield metrics_section(inputs.metrics)
-    yield groups_section(inputs.metrics)
-    yield scores_section(inputs.judged, inputs.samples)
-    yield curves_section(inputs.judged)
-    yield reliability_section(inputs.metrics, inputs.calibration)
+    yield _warned(groups_section(inputs.metrics), judged, "figures")
+    yield _warned(scores_section(inputs.judged, inputs.samples), {**samples, **judged}, "scores")
+    yield _warned(curves_section(inputs.judged), judged, "curves")
+    yield _warned(reliability_section(inputs.metrics, inputs.calibration), judged, "figures")
     yield signal_section(inputs.view, inputs.view_by_call)
     yield examples_section(inputs.view)
     yield training_section(inputs.history, inputs.model)
+
+
+def _warned(section: Section, overlaps: Mapping[str, Overlap], what: str) -> Section:
+    """Put in front of a part that it rests on reads that the model learnt from, where it does."""
+    return section._replace(body=(*warn_of_learnt(overlaps, what), *section.body)) if section.body else section
 
 
 def _page(config: ReportConfig, inputs: _Inputs, sections: Sequence[Section], stamp: Stamp) -> str:
