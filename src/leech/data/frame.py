@@ -102,7 +102,7 @@ def judge_frame(
     :raises MismatchError: at least three votes, and most of them for the other frame.
     """
     centres: list[int | None] = [kmer_centre] if table is None or kmer_centre is not None else list(range(table.size))
-    tables = [_correlations(evidence, reverse_signal, table, centre) for centre in centres]
+    tables = _correlations(evidence, reverse_signal, table, centres)
     # The other frame is given its own best centre, so that the comparison favours neither.
     right = max((pair[0] for pair in tables), key=_mean)
     wrong = max((pair[1] for pair in tables), key=_mean)
@@ -136,15 +136,17 @@ def _frame_hint(reverse_signal: bool, given_centre: int | None) -> str:
 
 
 def _correlations(
-    evidence: Sequence[Evidence], reverse_signal: bool, table: KmerTable | None, centre: int | None
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return per read the correlation with the levels in the recipe's frame and in the other."""
-    right, wrong = np.zeros(len(evidence)), np.zeros(len(evidence))
+    evidence: Sequence[Evidence], reverse_signal: bool, table: KmerTable | None, centres: Sequence[int | None]
+) -> list[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+    """Return, for each centre, the reads' correlations with the levels in the recipe's frame and in the other."""
+    fits = np.zeros((len(centres), 2, len(evidence)))
     for index, (codes, measured) in enumerate(evidence):
-        levels = additive_levels(codes) if table is None or centre is None else table.expected(codes, centre)
-        reversed_fit, time_fit = _correlation(levels, measured[::-1]), _correlation(levels, measured)
-        right[index], wrong[index] = (reversed_fit, time_fit) if reverse_signal else (time_fit, reversed_fit)
-    return right, wrong
+        by_centre = {} if table is None else dict(enumerate(table.expected_by_centre(codes)))
+        for place, centre in enumerate(centres):
+            levels = by_centre[centre] if by_centre and centre is not None else additive_levels(codes)
+            backwards, in_time = _correlation(levels, measured[::-1]), _correlation(levels, measured)
+            fits[place, :, index] = (backwards, in_time) if reverse_signal else (in_time, backwards)
+    return [(right, wrong) for right, wrong in fits]
 
 
 def _correlation(levels: NDArray[np.float32], measured: NDArray[np.float32]) -> float:
