@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from leech.data.anchors import Sites
+from leech.data.anchors import Site, Sites
 from leech.data.context import ContextTally
 from leech.data.corpus import ChunkArrays, column_layout
 from leech.data.features import LEVEL_COLUMNS, measure_levels
@@ -205,7 +205,7 @@ def _fill_descriptions(
         "flow_cell": ([run.flow_cell for run in runs], which_run),
         "run": ([run.run for run in runs], which_run),
         "sample": ([run.sample if sample is None else sample for run in runs], which_run),
-        "label": ([sites[number].label or label for number in used_sites], which_used),
+        "label": ([_label_of(sites[number], label) for number in used_sites], which_used),
     }
     categories: dict[str, list[str]] = {}
     for column, (values, which) in names.items():
@@ -220,6 +220,10 @@ def _fill_descriptions(
             levels = [site.expected_level for site in sites if site.expected_level is not None]
             rows["expected_level"][:] = np.stack(levels)[which_site]
     return categories
+
+
+def _label_of(site: Site, label: str | None) -> str | None:
+    return label if site.label is None else site.label
 
 
 def _coded(names: Sequence[str | None]) -> tuple[list[str], Integers]:
