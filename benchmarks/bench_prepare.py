@@ -1,14 +1,17 @@
-"""How fast and how lean ``leech data prepare`` is without refinement, against a bare loop over the same reads.
+"""How fast and how lean ``leech data prepare`` is, against a bare loop over the same reads.
 
-    python benchmarks/bench_prepare.py [--reads 10000] [--runs 3] [--large 0] [--json FILE]
+    python benchmarks/bench_prepare.py [--reads 10000] [--runs 3] [--refined] [--large 0] [--json FILE]
 
 The bare loop decodes every read of the POD5 with escapepod and iterates the BAM with the tags that prepare needs; it is the
 work that nobody can avoid, on one core. Both run in processes of their own, alternately, and the median of each is
 compared, so that a busy machine weighs on both; processor seconds are given too, which a busy machine moves less. The
 command's start (imports, index, frame check: about 0.5 s) counts, so small libraries look slow. It is bound by one core, not
-by the disk: the files are in the page cache after the first run. Memory is the peak of each process's anonymous pages,
-sampled every 20 ms: pages of the mapped POD5 are the page cache's. ``--large`` prepares a second library of that many reads
-and compares the peaks.
+by the disk: the files are in the page cache after the first run. Modules are compiled before, as an installation has them,
+and the corpus of the run before is deleted outside the time taken. What two workers can gain at most depends on the
+machine: in each turn, two runs with one worker each are also started at once, and "two at once" is the reads of both over
+the seconds until the slower ended. With ``--refined``, boundaries are refined with the simulated pore's k-mer table. Memory
+is the peak of each process's anonymous pages, sampled every 20 ms: pages of the mapped POD5 are the page cache's. ``--large``
+prepares a second library of that many reads and compares the peaks.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -56,7 +60,8 @@ sys.exit(code)
 
 
 def environment() -> dict[str, str]:
-    return {**os.environ, "OMP_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1"}
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {**kept, "OMP_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1"}
 
 
 def simulate(folder: Path, reads: int) -> Path:
@@ -85,18 +90,34 @@ def peaks_mb(pid: int, peaks: dict[int, float]) -> None:
         return
 
 
-def prepare(library: Path, output: Path, workers: int) -> tuple[float, float, float, float]:
-    """Return seconds, the parent's processor seconds, and peak MB of parent and worker; the command's own imports count."""
+def start(library: Path, output: Path, workers: int, refined: bool) -> subprocess.Popen[str]:
+    shutil.rmtree(output, ignore_errors=True)
     command = ["data", "prepare", "-o", str(output), "--pod5", str(library / "reads.pod5")]
     command += ["--bam", str(library / "mappings.bam"), "--reference", str(library / "reference.fa"), "--label", "x"]
-    command += ["--motif", "CCAGGC", "--motif-offset", "2", "--workers", str(workers), "--force", "-q"]
-    process = subprocess.Popen(
+    command += ["--motif", "CCAGGC", "--motif-offset", "2", "--workers", str(workers), "-q"]
+    if refined:
+        command += ["--kmer-table", str(library / "kmer_levels.tsv"), "--refinement", "kmer"]
+    return subprocess.Popen(
         [sys.executable, "-c", PREPARE, *command],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
         env=environment(),
     )
+
+
+def times(process: subprocess.Popen[str]) -> tuple[float, float]:
+    """Return seconds and the parent's processor seconds; the command's own imports count."""
+    _, errors = process.communicate()
+    if process.returncode:
+        raise SystemExit(errors)
+    seconds, cpu = map(float, errors.split()[-2:])
+    return seconds, cpu
+
+
+def prepare(library: Path, output: Path, workers: int, refined: bool) -> tuple[float, float, float, float]:
+    """Return seconds, the parent's processor seconds, and peak MB of parent and worker."""
+    process = start(library, output, workers, refined)
     peaks: dict[int, float] = {}
     done = threading.Event()
 
@@ -106,33 +127,43 @@ def prepare(library: Path, output: Path, workers: int) -> tuple[float, float, fl
 
     watcher = threading.Thread(target=watch)
     watcher.start()
-    _, errors = process.communicate()
-    done.set()
-    watcher.join()
-    if process.returncode:
-        raise SystemExit(errors)
+    try:
+        seconds, cpu = times(process)
+    finally:
+        done.set()
+        watcher.join()
     parent = peaks.pop(process.pid, 0.0)
-    seconds, cpu = map(float, errors.split()[-2:])
     return seconds, cpu, parent, max(peaks.values(), default=0.0)
+
+
+def two_at_once(library: Path, folder: Path, refined: bool) -> float:
+    """Return the seconds until the slower of two runs with one worker has ended."""
+    both = [start(library, folder / f"corpus-{number}", 1, refined) for number in range(2)]
+    return max(times(process)[0] for process in both)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--reads", type=int, default=10_000)
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--refined", action="store_true")
     parser.add_argument("--large", type=int, default=0, help="reads of a second, larger library for the memory check")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
+        os.environ["PYTHONPYCACHEPREFIX"] = str(folder / "compiled")
         library = simulate(folder / "library", options.reads)
         bare(library)
+        prepare(library, folder / "corpus", 1, options.refined)
         loops: list[tuple[float, float, int]] = []
         runs: dict[int, list[tuple[float, float, float, float]]] = {1: [], 2: []}
+        pairs: list[float] = []
         for _ in range(options.runs):
             loops.append(bare(library))
             for workers in runs:
-                runs[workers].append(prepare(library, folder / "corpus", workers))
+                runs[workers].append(prepare(library, folder / "corpus", workers, options.refined))
+            pairs.append(two_at_once(library, folder, options.refined))
         seconds, cpu = (statistics.median(loop[column] for loop in loops) for column in (0, 1))
         reads = loops[0][2]
         rows = [{"what": "bare loop", "reads_per_s": round(reads / seconds), "reads_per_cpu_s": round(reads / cpu)}]
@@ -144,16 +175,25 @@ def main() -> None:
                     "what": f"prepare, {workers} worker{'s' * (workers > 1)}",
                     "reads_per_s": round(reads / own),
                     "ratio": round(seconds / own, 3),
+                    "of_one_worker": round(statistics.median(result[0] for result in runs[1]) / own, 2),
                     "parent_reads_per_cpu_s": round(reads / own_cpu),
                     "parent_cpu_ratio": round(cpu / own_cpu, 3),
                     "parent_mb": round(max(result[2] for result in results)),
                     "worker_mb": round(max(result[3] for result in results)),
                 }
             )
+        both = statistics.median(pairs)
+        rows.append(
+            {
+                "what": "two at once, 1 worker each",
+                "reads_per_s": round(2 * reads / both),
+                "of_one_worker": round(2 * statistics.median(result[0] for result in runs[1]) / both, 2),
+            }
+        )
         if options.large:
             large = simulate(folder / "large", options.large)
             for workers in runs:
-                took, _, parent, worker = prepare(large, folder / "corpus", workers)
+                took, _, parent, worker = prepare(large, folder / "corpus", workers, options.refined)
                 rows.append(
                     {
                         "what": f"prepare {options.large} reads, {workers} worker{'s' * (workers > 1)}",

@@ -32,7 +32,7 @@ from leech.data.anchors import find_sites, read_fasta
 from leech.data.chunks import cut
 from leech.data.levels import KmerTable
 from leech.data.pod5 import Pod5Index, SignalSource, find_pod5
-from leech.data.reads import Examiner
+from leech.data.reads import AlignedReads, Examiner
 from leech.data.recipe import Recipe
 
 PSI = {"motif": "GTTC", "motif_offset": 2, "motif_occurrence": "last"}
@@ -42,7 +42,7 @@ JUNCTION = {"motif": "CCAGGC", "motif_offset": 2}
 class Run(NamedTuple):
     """Reads of one library in memory, and what cutting needs beside them."""
 
-    reads: list[Any]
+    reads: AlignedReads
     signals: dict[bytes, Any]
     references: tuple[str, ...]
     sequences: dict[str, str]
@@ -57,9 +57,8 @@ def load(pod5: Path, bam: Path, reference: Path, recipe: Recipe, table: KmerTabl
         sites, anchor = find_sites(references, sequences, recipe, table)
         start = time.process_time()
         records: list[pysam.AlignedSegment] = list(alignments.records())
-        answers = Examiner(sites, index, 0, anchor).examine(records)
-        reads = [answer for answer in answers if not isinstance(answer, str)]
-        signals = SignalSource(index.files).fetch((read.file_number, read.parent_id) for read in reads)
+        reads = Examiner(sites, index, 0, anchor).examine(records).reads
+        signals = SignalSource(index.files).fetch(zip(reads.file_number.tolist(), reads.parent_ids, strict=True))
         return Run(reads, signals, references, sequences, time.process_time() - start)
 
 
@@ -88,8 +87,8 @@ def measure(name: str, run: Run, recipe: Recipe, table: KmerTable, repeats: int)
         seconds["search"].append(timed(lambda: [search(*given) for given in inner])[0])
     best = {key: min(values) for key, values in seconds.items()}
     number, told = len(run.reads), result.refinement.to_mapping()
-    lengths = np.median([read.num_bases for read in run.reads])
-    samples = np.median([len(run.signals[read.parent_id].signal) for read in run.reads])
+    lengths = np.median(run.reads.num_bases)
+    samples = np.median([len(run.signals[parent].signal) for parent in run.reads.parent_ids])
     stretch = np.median([len(given[2]) for given in inner])
     return [
         f"| {name} | {number} | {lengths:.0f} | {samples:.0f} | {stretch:.0f} | {told['correlation_before']} | "

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from leech.data.normalise import NORMALISATIONS, Normalisation, UsedSignal, normalise
+from leech.data.moves import ReadBounds
+from leech.data.normalise import NORMALISATIONS, Normalisation, UsedSignals, normalise
 from leech.data.pod5 import Calibration
 from leech.data.reasons import REASONS
 from leech.data.recipe import Recipe
@@ -18,9 +19,15 @@ from leech.data.recipe import Recipe
 USUAL = Calibration(offset=-12.0, scale=0.1462)
 
 
-def shift_and_scale(name: str, signal: np.ndarray) -> Normalisation | str:
+def all_shifts_and_scales(name: str, signals: list[np.ndarray]) -> list[Normalisation | str]:
     """Every sample is a base of its own, so that statistics of bases are those of samples."""
-    return normalise(name, UsedSignal(signal, np.arange(len(signal) + 1), USUAL))
+    bounds = [np.arange(len(signal) + 1) for signal in signals]
+    offsets = np.cumsum([0, *map(len, bounds)])
+    return normalise(name, UsedSignals(signals, ReadBounds(np.concatenate(bounds), offsets), [USUAL] * len(signals)))
+
+
+def shift_and_scale(name: str, signal: np.ndarray) -> Normalisation | str:
+    return all_shifts_and_scales(name, [signal])[0]
 
 
 every = pytest.mark.parametrize("name", list(NORMALISATIONS))
@@ -82,3 +89,9 @@ def test_normal_noise_gets_its_mean_and_standard_deviation(name):
     found = shift_and_scale(name, signal)
     assert found.shift == pytest.approx(500, abs=1)
     assert found.scale == pytest.approx(80, rel=0.01)
+
+
+@every
+@given(signals=st.lists(arrays(np.int16, st.integers(1, 40)), min_size=1, max_size=8))
+def test_what_a_read_gets_does_not_depend_on_the_others(name, signals):
+    assert all_shifts_and_scales(name, signals) == [shift_and_scale(name, signal) for signal in signals]

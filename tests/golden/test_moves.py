@@ -12,10 +12,9 @@ from leech.data.moves import (
     INDEL_PRESENT,
     INSERTED_BEHIND,
     Alignments,
+    Cigars,
     ReadBounds,
-    bounds_in_sequence,
     bounds_in_time,
-    in_query,
     moves_agree,
 )
 
@@ -26,22 +25,18 @@ M, I, D, N, S, H = range(6)  # noqa: E741 - the BAM specification's letters
 MOVES = np.array([1, 0, 1, 1, 0, 1], dtype=np.int8)
 
 
+def in_time(moves, stride, samples):
+    return bounds_in_time([moves.tobytes()], np.array([stride]), np.array([samples]))
+
+
 def test_in_time_order_each_move_starts_a_base_and_the_last_one_ends_with_the_signal():
-    assert bounds_in_time(MOVES, 6, 38).tolist() == [0, 12, 18, 30, 38]
+    assert in_time(MOVES, 6, 38).bounds.tolist() == [0, 12, 18, 30, 38]
 
 
-def in_sequence(reverse):
-    return bounds_in_sequence([MOVES.tobytes()], [6], [38], reverse).bounds.tolist()
-
-
-def test_in_sequence_order_the_first_base_is_the_last_move():
+def test_backwards_the_first_base_is_the_last_move():
     # Read backwards, sample s becomes 37 - s. Base 0 is the last move: time [30, 38) -> [0, 8).
     # Base 1: time [18, 30) -> [8, 20). Base 2: [12, 18) -> [20, 26). Base 3: [0, 12) -> [26, 38).
-    assert in_sequence(reverse=True) == [0, 8, 20, 26, 38]
-
-
-def test_without_reversal_sequence_order_is_time_order():
-    assert in_sequence(reverse=False) == [0, 12, 18, 30, 38]
+    assert in_time(MOVES, 6, 38).backwards(np.array([38])).bounds.tolist() == [0, 8, 20, 26, 38]
 
 
 @pytest.mark.parametrize(
@@ -55,26 +50,31 @@ def test_without_reversal_sequence_order_is_time_order():
     ],
 )
 def test_a_move_table_agrees_only_with_its_own_sequence_and_signal(num_samples, num_bases, agrees):
-    assert moves_agree(len(MOVES), int(MOVES.sum()), 6, num_samples, num_bases) is agrees
+    numbers = (len(MOVES), int(MOVES.sum()), 6, num_samples, num_bases)
+    assert moves_agree(*(np.array([number]) for number in numbers)).tolist() == [agrees]
 
 
 # Ten query bases of ten samples each, so that query position q lies at sample 10 * q.
 TENS = np.arange(0, 110, 10)
 
 
+def trace(cigar, start):
+    return Alignments.trace(Cigars.of([cigar]), np.array([start]))
+
+
 def bounds(cigar, start, first, count, base_bounds=TENS):
     query = ReadBounds(base_bounds, np.array([0, len(base_bounds)]))
-    (found,) = Alignments.trace([cigar], [start]).bounds(query, np.array([first]), count).tolist()
+    (found,) = trace(cigar, start).bounds(query, np.array([0]), np.array([first]), count).tolist()
     return found
 
 
 def covers(cigar, start, *positions):
-    alignment = Alignments.trace([cigar], [start])
+    alignment = trace(cigar, start)
     return [bool(alignment.covers(np.array([position]))[0]) for position in positions]
 
 
 def indel(cigar, reference_start, start, end):
-    return Alignments.trace([cigar], [reference_start]).indels(np.array([start]), np.array([end]))[0]
+    return trace(cigar, reference_start).indels(np.array([start]), np.array([end]))[0]
 
 
 def test_a_plain_match_maps_base_by_base():
@@ -122,7 +122,7 @@ def test_all_operations_together():
 
 
 def test_a_deletion_at_the_end_of_an_alignment_is_no_part_of_it():
-    alignment = Alignments.trace([[(M, 4), (D, 3), (S, 2)]], [100])
+    alignment = trace([(M, 4), (D, 3), (S, 2)], 100)
     assert (alignment.reference_knots[-1], alignment.query_knots[-1]) == (104, 4)
     assert (alignment.end.tolist(), alignment.query_end.tolist()) == ([104], [4])
     assert covers([(M, 4), (D, 3), (S, 2)], 100, 103, 104) == [True, False]
@@ -166,7 +166,8 @@ def test_an_indel_counts_when_it_lies_between_two_bases_of_the_motif_or_removes_
 )
 def test_seen_from_the_query_insertions_and_deletions_change_places(cigar, state):
     # The interval is SEQ [3, 7).
-    assert indel(in_query(cigar), 0, 3, 7) == state
+    alignment = Alignments.trace(Cigars.of([cigar]).in_query(), np.array([0]))
+    assert alignment.indels(np.array([3]), np.array([7])).tolist() == [state]
 
 
 def test_what_is_computed_for_a_read_does_not_depend_on_the_others():
@@ -183,24 +184,32 @@ def test_what_is_computed_for_a_read_does_not_depend_on_the_others():
         blocks[1 + generator.permutation(len(blocks) - 1)[: len(blocks) - num_bases]] = 0
         moves.append(blocks.tobytes())
         samples.append(5 * len(blocks) + int(generator.integers(0, 5)))
-    strides = [5] * len(moves)
-    first, width = np.array(starts) - 3, 60
-    for reverse in (False, True):
-        together = bounds_in_sequence(moves, strides, samples, reverse)
-        traced = Alignments.trace(cigars, starts)
-        found = traced.bounds(together, first, width)
+    strides, samples, starts = np.full(len(moves), 5), np.array(samples), np.array(starts)
+    first, width, every = starts - 3, 60, np.arange(len(moves))
+    for backwards in (False, True):
+
+        def in_frame(which, backwards=backwards):
+            found = bounds_in_time(moves[which], strides[which], samples[which])
+            return found.backwards(samples[which]) if backwards else found
+
+        together = in_frame(slice(None))
+        traced = Alignments.trace(Cigars.of(cigars), starts)
+        found = traced.bounds(together, every, first, width)
         medians, states = together.median_dwell(), traced.indels(first + 5, first + 12)
         covered, plain = traced.covers(first + 7), together.at(first, width)
         assert set(states.tolist()) == {0, 1, 2}
+        # The boundaries of some of them are those that they have among all.
+        some = every[1::3]
+        assert np.array_equal(traced.bounds(together.take(some), some, first[some], width), found[some])
         for row in range(len(moves)):
             one = slice(row, row + 1)
-            alone = bounds_in_sequence(moves[one], strides[one], samples[one], reverse)
-            alignment = Alignments.trace(cigars[one], starts[one])
+            alone = in_frame(one)
+            alignment = Alignments.trace(Cigars.of(cigars[one]), starts[one])
             own = np.diff(alone.bounds)
             assert alone.bounds.tolist() == together.bounds[slice(*together.offsets[row : row + 2])].tolist()
             assert own.sum() == samples[row]
             assert medians[row] == np.median(own)
-            assert alignment.bounds(alone, first[one], width).tolist() == found[one].tolist()
+            assert alignment.bounds(alone, every[:1], first[one], width).tolist() == found[one].tolist()
             assert alone.at(first[one], width).tolist() == plain[one].tolist()
             assert alignment.indels(first[one] + 5, first[one] + 12)[0] == states[row]
             assert alignment.covers(first[one] + 7)[0] == covered[row]
@@ -209,14 +218,14 @@ def test_what_is_computed_for_a_read_does_not_depend_on_the_others():
 def test_boundaries_of_some_reads_are_those_that_they_have_among_all():
     # Three reads of 1, 3 and 2 bases; the last and the first are taken.
     every = ReadBounds(np.array([0, 9, 0, 2, 5, 7, 1, 4, 6]), np.array([0, 2, 6, 9]))
-    some = every.take([2, 0])
+    some = every.take(np.array([2, 0]))
     assert some.bounds.tolist() == [1, 4, 6, 0, 9]
     assert some.offsets.tolist() == [0, 3, 5]
-    assert every.take([]).offsets.tolist() == [0]
+    assert every.take(np.array([], dtype=int)).offsets.tolist() == [0]
 
 
 def base_indels(cigar, reference_start, first, number):
-    return Alignments.trace([cigar], [reference_start]).base_indels(np.array([first]), number)[0].tolist()
+    return trace(cigar, reference_start).base_indels(np.array([0]), np.array([first]), number)[0].tolist()
 
 
 def test_a_base_is_deleted_or_followed_by_inserted_bases():
@@ -237,8 +246,9 @@ def test_indels_outside_the_match_blocks_and_clips_say_nothing_of_a_base():
 
 def test_indels_of_a_read_do_not_depend_on_the_others():
     cigars = [[(0, 3), (2, 2), (0, 5)], [(0, 10)], [(0, 4), (1, 1), (0, 5)]]
-    together = Alignments.trace(cigars, [0, 5, 2]).base_indels(np.array([0, 6, 3]), 8)
-    alone = [
-        base_indels(cigar, start, first, 8) for cigar, start, first in zip(cigars, (0, 5, 2), (0, 6, 3), strict=True)
-    ]
-    assert together.tolist() == alone == [[0, 0, 0, 1, 1, 0, 0, 0], [0] * 8, [0, 0, 2, 0, 0, 0, 0, 0]]
+    together = Alignments.trace(Cigars.of(cigars), np.array([0, 5, 2]))
+    found = [[0, 0, 0, 1, 1, 0, 0, 0], [0] * 8, [0, 0, 2, 0, 0, 0, 0, 0]]
+    assert together.base_indels(np.arange(3), np.array([0, 6, 3]), 8).tolist() == found
+    assert together.base_indels(np.array([0, 2]), np.array([0, 3]), 8).tolist() == [found[0], found[2]]
+    for cigar, start, first, indels in zip(cigars, (0, 5, 2), (0, 6, 3), found, strict=True):
+        assert base_indels(cigar, start, first, 8) == indels

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from leech.data.normalise import MAD_TO_SD, UsedSignal, median_mad, normalise
+from leech.data.moves import ReadBounds
+from leech.data.normalise import MAD_TO_SD, UsedSignals, median_mad, normalise
 from leech.data.pod5 import Calibration
 
 
@@ -43,7 +44,9 @@ USUAL = Calibration(offset=10.0, scale=0.25)
 
 
 def shift_and_scale(name, signal, calibration, bounds=None):
-    return normalise(name, UsedSignal(signal, np.arange(len(signal) + 1) if bounds is None else bounds, calibration))
+    bounds = np.arange(len(signal) + 1) if bounds is None else bounds
+    (found,) = normalise(name, UsedSignals([signal], ReadBounds(bounds, np.array([0, len(bounds)])), [calibration]))
+    return found
 
 
 def test_the_means_of_bases_count_once_each_by_hand():
@@ -54,6 +57,14 @@ def test_the_means_of_bases_count_once_each_by_hand():
     assert found == (5.0, 3 * MAD_TO_SD)
     # An even number: the mean of the two in the middle. Means 2, 9: median 5.5, both deviations 3.5.
     assert shift_and_scale("base_mad", signal, USUAL, np.array([1, 5, 6])) == (5.5, 3.5 * MAD_TO_SD)
+
+
+def test_the_sum_of_a_base_of_many_samples_does_not_overflow():
+    # Bases of 70,000 samples at the ends of the range, whose sums need more than 32 bits, and one in between.
+    signal = np.repeat(np.array([32767, -32768, 100], dtype=np.int16), 70_000)
+    found = shift_and_scale("base_mad", signal, USUAL, np.array([0, 70_000, 140_000, 210_000]))
+    # Median 100; deviations 32667, 32868 and 0.
+    assert found == (100.0, 32667 * MAD_TO_SD)
 
 
 def test_a_base_that_is_held_three_times_as_long_changes_the_median_of_samples_but_not_that_of_bases():

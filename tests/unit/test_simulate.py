@@ -21,7 +21,7 @@ import pytest
 from leech.config import build
 from leech.console import SilentProgress
 from leech.data.levels import KmerTable, encode_bases
-from leech.data.moves import Alignments
+from leech.data.moves import Alignments, Cigars
 from leech.data.simulate import basecall as basecall_module
 from leech.data.simulate import molecules as molecules_module
 from leech.data.simulate import write as write_module
@@ -45,7 +45,8 @@ PLAIN = {f"{name}_fraction": 0.0 for name in NUISANCES}
 
 def motif_indel(cigar, reference_start, start, end):
     """Return the state of one alignment over a reference interval."""
-    return int(Alignments.trace([cigar], [reference_start]).indels(np.array([start]), np.array([end]))[0])
+    alignment = Alignments.trace(Cigars.of([cigar]), np.array([reference_start]))
+    return int(alignment.indels(np.array([start]), np.array([end]))[0])
 
 
 class Library(NamedTuple):

@@ -7,7 +7,6 @@ read, in order; chunks are in the order of the reads that were used; columns as 
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -19,20 +18,13 @@ from leech.data.anchors import Site, Sites
 from leech.data.context import ContextTally
 from leech.data.corpus import ChunkArrays, column_layout
 from leech.data.features import LEVEL_COLUMNS, measure_levels
-from leech.data.moves import (
-    INDEL_NONE,
-    Alignments,
-    ReadBounds,
-    bounds_in_sequence,
-    in_query,
-    moves_agree,
-)
-from leech.data.normalise import Normalisation, UsedSignal, median_mad, normalise
+from leech.data.moves import Alignments, Integers, ReadBounds
+from leech.data.normalise import median_mad
 from leech.data.pod5 import RawRead
-from leech.data.reads import AlignedRead
-from leech.data.reasons import USED
+from leech.data.reads import AlignedReads
 from leech.data.recipe import Recipe
 from leech.data.refine import MARGIN_BASES, RefinementTally, refine_bounds
+from leech.data.selection import ReadSites, Selection, numbered, select
 from leech.data.steps import MARGIN_BASES as STEP_MARGIN_BASES
 from leech.data.steps import find_steps
 
@@ -60,131 +52,59 @@ class CutResult(NamedTuple):
     refinement: RefinementTally
 
 
-class Candidate(NamedTuple):
-    """A read whose signal is there and agrees with its moves.
-
-    :ivar place: which of the reads given it is.
-    :ivar used: used samples, int16, in time order.
-    """
-
-    place: int
-    read: AlignedRead
-    site: Site
-    raw: RawRead
-    used: NDArray[np.int16]
-
-
-def trim(read: AlignedRead, raw: NDArray[np.int16]) -> NDArray[np.int16] | str:
-    """Return the used samples of the raw signal in time order, or the reason why there are none.
-
-    The move table must fit them and the sequence.
-    """
-    end = len(raw) if read.signal_end is None else read.signal_end
-    if end > len(raw):
-        return "ns_beyond_signal"
-    if not 0 <= read.signal_start < end:
-        return "no_signal"
-    table = read.move_table
-    num_samples = end - read.signal_start
-    if not moves_agree(len(table.moves), table.moves.count(1), table.stride, num_samples, read.num_bases):
-        return "mv_mismatch"
-    return raw[read.signal_start : end]
-
-
-def _trace(candidates: Sequence[Candidate], recipe: Recipe) -> Alignments:
+def _trace(reads: AlignedReads, recipe: Recipe) -> Alignments:
     """Return the alignments in the frame in which sites have their positions."""
-    reads = [candidate.read for candidate in candidates]
     if recipe.anchor == "basecall":
-        return Alignments.trace([in_query(read.cigar) for read in reads], [0] * len(reads))
-    return Alignments.trace([read.cigar for read in reads], [read.reference_start for read in reads])
-
-
-def _refusals(
-    candidates: Sequence[Candidate], alignments: Alignments, query_bounds: ReadBounds, recipe: Recipe
-) -> list[str | Normalisation]:
-    """Return the normalisation of each read, or the reason why it cannot be used."""
-    focus = np.array([candidate.site.focus for candidate in candidates], dtype=np.int64)
-    if recipe.anchor == "basecall":
-        fits = covered = np.ones(len(candidates), dtype=bool)
-    else:
-        fits = alignments.query_end <= np.array([candidate.read.num_bases for candidate in candidates], dtype=np.int64)
-        covered = alignments.covers(focus)
-    answers: list[str | Normalisation] = []
-    bounds = [query_bounds.bounds[start:end] for start, end in itertools.pairwise(query_bounds.offsets.tolist())]
-    each = zip(candidates, bounds, fits.tolist(), covered.tolist(), strict=True)
-    for candidate, edges, has_sequence, has_focus in each:
-        if not has_sequence:
-            answers.append("mv_mismatch")
-        elif not has_focus:
-            answers.append("focus_not_aligned")
-        else:
-            used = candidate.used
-            in_time = len(used) - edges[::-1] if recipe.reverse_signal else edges
-            answers.append(normalise(recipe.normalisation, UsedSignal(used, in_time, candidate.raw.calibration)))
-    return answers
-
-
-def _junction_states(candidates: Sequence[Candidate], alignments: Alignments) -> NDArray[np.uint8]:
-    sites = [candidate.site for candidate in candidates]
-    intervals = np.array([(site.motif_start, site.motif_end) for site in sites], dtype=np.int64).reshape(-1, 2)
-    return alignments.indels(intervals[:, 0], intervals[:, 1])
-
-
-def _query_bounds(candidates: Sequence[Candidate], recipe: Recipe) -> ReadBounds:
-    tables = [candidate.read.move_table for candidate in candidates]
-    return bounds_in_sequence(
-        [table.moves for table in tables],
-        [table.stride for table in tables],
-        [len(candidate.used) for candidate in candidates],
-        recipe.reverse_signal,
-    )
+        return Alignments.trace(reads.cigars.in_query(), np.zeros(len(reads), dtype=np.int64))
+    return Alignments.trace(reads.cigars, reads.reference_start)
 
 
 def _window_bounds(
-    candidates: Sequence[Candidate], alignments: Alignments, query_bounds: ReadBounds, recipe: Recipe, margin: int
-) -> NDArray[np.int64]:
+    selected: Selection, alignments: Alignments, query_bounds: ReadBounds, recipe: Recipe, margin: int
+) -> Integers:
     """Return the boundaries of the base windows' bases in each read's signal, (num_reads, num_bases + 1).
 
+    :param query_bounds: of the bases of SEQ, in the direction of the sequence.
     :param margin: bases on either side of the base window whose boundaries are wanted too.
     """
-    before, num_bases = recipe.bases_before + margin, recipe.num_bases + 2 * margin
-    first = np.array([candidate.site.focus - before for candidate in candidates], dtype=np.int64)
+    first, num_bases = selected.sites.position("focus") - recipe.bases_before - margin, recipe.num_bases + 2 * margin
     if recipe.anchor == "basecall":
         return query_bounds.at(first, num_bases)
-    return alignments.bounds(query_bounds, first, num_bases)
+    return alignments.bounds(query_bounds, selected.places, first, num_bases)
 
 
 def _refine(
     rows: dict[str, NDArray[Any]],
-    candidates: Sequence[Candidate],
+    selected: Selection,
     signals: Sequence[NDArray[np.int16]],
-    wide_bounds: NDArray[np.int64],
+    wide_bounds: Integers,
     recipe: Recipe,
-) -> tuple[NDArray[np.int64], RefinementTally]:
+) -> tuple[Integers, RefinementTally]:
     """Return the base windows' boundaries, refined within windows that are MARGIN_BASES wider, and what became of them."""
     tally = RefinementTally()
     window = slice(MARGIN_BASES, MARGIN_BASES + recipe.num_bases + 1)
-    base_bounds = np.empty((len(candidates), recipe.num_bases + 1), dtype=np.int64)
+    base_bounds = np.empty((len(signals), recipe.num_bases + 1), dtype=np.int64)
     focus = MARGIN_BASES + recipe.bases_before
-    for row, (candidate, signal) in enumerate(zip(candidates, signals, strict=True)):
-        assert candidate.site.stretch_level is not None
+    which = selected.sites.which.tolist()
+    for row, (used, signal, site) in enumerate(zip(selected.used, signals, which, strict=True)):
+        levels = selected.sites.distinct[site].stretch_level
+        assert levels is not None
         # Levels are in units of a read's spread, whatever normalisation the chunks get.
-        spread = median_mad(candidate.used)
-        refinement = refine_bounds(signal, wide_bounds[row], candidate.site.stretch_level, focus, spread)
+        refinement = refine_bounds(signal, wide_bounds[row], levels, focus, median_mad(used))
         base_bounds[row] = refinement.bounds[window]
         rows["refined"][row] = refinement.outcome == "refined"
         tally.add(refinement)
     return base_bounds, tally
 
 
-def focus_samples(base_bounds: NDArray[np.int64], recipe: Recipe) -> NDArray[np.int64]:
+def focus_samples(base_bounds: Integers, recipe: Recipe) -> Integers:
     """Return the focus position in each read's signal (num_reads,): start, centre or end of the focus base."""
     start, end = base_bounds[:, recipe.bases_before], base_bounds[:, recipe.bases_before + 1]
     return {"start": start, "center": (start + end) // 2, "end": end}[recipe.base_justify]
 
 
 def cut(
-    reads: Sequence[AlignedRead],
+    reads: AlignedReads,
     signals: Mapping[bytes, RawRead | None],
     sites: Sites,
     references: Sequence[str],
@@ -201,75 +121,39 @@ def cut(
     :param label: state of all reads whose site does not say it; None for unknown.
     :param sample: overrides the sample name of the POD5.
     """
-    outcomes, candidates = _find_candidates(reads, signals, sites)
-    alignments, query_bounds = _trace(candidates, recipe), _query_bounds(candidates, recipe)
-    turned = [candidate.used[::-1] if recipe.reverse_signal else candidate.used for candidate in candidates]
-    answers = _refusals(candidates, alignments, query_bounds, recipe)
-    states = _junction_states(candidates, alignments).tolist()
-    junction: Counter[tuple[str, int]] = Counter()
-    kept: list[int] = []
-    normalisations: list[Normalisation] = []
-    for number, (candidate, answer, state) in enumerate(zip(candidates, answers, states, strict=True)):
-        if isinstance(answer, str):
-            outcomes[candidate.place] = answer
-            continue
-        junction[candidate.site.label or label or "", state] += 1
-        if recipe.require_clean_junction and state != INDEL_NONE:
-            outcomes[candidate.place] = "junction_indel"
-            continue
-        kept.append(number)
-        normalisations.append(answer)
-    if len(kept) < len(candidates):
-        candidates, states = [candidates[number] for number in kept], [states[number] for number in kept]
-        turned = [turned[number] for number in kept]
-        alignments, query_bounds = _trace(candidates, recipe), query_bounds.take(kept)
-    rows = _allocate(len(candidates), recipe)
-    rows["junction_indel"][:] = states
+    alignments = _trace(reads, recipe)
+    selected = select(reads, signals, ReadSites.of(reads, sites), alignments, recipe, label)
+    lengths = np.array([len(used) for used in selected.used], dtype=np.int64)
+    turned, query_bounds = selected.used, selected.bounds
+    if recipe.reverse_signal:
+        turned, query_bounds = [used[::-1] for used in turned], query_bounds.backwards(lengths)
+    rows = _allocate(len(turned), recipe)
+    rows["junction_indel"][:] = selected.junction_state
     if recipe.indels:
-        first = np.array([candidate.site.focus for candidate in candidates], dtype=np.int64) + recipe.feature_start
-        rows["indels"][:] = alignments.base_indels(first, recipe.num_feature_bases)
+        first = selected.sites.position("focus") + recipe.feature_start
+        rows["indels"][:] = alignments.base_indels(selected.places, first, recipe.num_feature_bases)
     tally = RefinementTally()
     if recipe.refinement == "none":
-        base_bounds = _window_bounds(candidates, alignments, query_bounds, recipe, 0)
+        base_bounds = _window_bounds(selected, alignments, query_bounds, recipe, 0)
     elif recipe.refinement == "step":
-        margin, strides = STEP_MARGIN_BASES, [candidate.read.move_table.stride for candidate in candidates]
-        wide_bounds = _window_bounds(candidates, alignments, query_bounds, recipe, margin)
-        found = find_steps(turned, wide_bounds, np.array(strides, dtype=np.int64), is_reversed=recipe.reverse_signal)
+        margin, strides = STEP_MARGIN_BASES, reads.stride[selected.places]
+        wide_bounds = _window_bounds(selected, alignments, query_bounds, recipe, margin)
+        found = find_steps(turned, wide_bounds, strides, is_reversed=recipe.reverse_signal)
         base_bounds = found[:, margin:-margin]
     else:
-        wide_bounds = _window_bounds(candidates, alignments, query_bounds, recipe, MARGIN_BASES)
-        base_bounds, tally = _refine(rows, candidates, turned, wide_bounds, recipe)
+        wide_bounds = _window_bounds(selected, alignments, query_bounds, recipe, MARGIN_BASES)
+        base_bounds, tally = _refine(rows, selected, turned, wide_bounds, recipe)
     rows["median_dwell"][:] = query_bounds.median_dwell()
-    rows["shift"][:] = [normalisation.shift for normalisation in normalisations]
-    rows["scale"][:] = [normalisation.scale for normalisation in normalisations]
+    rows["shift"][:] = [normalisation.shift for normalisation in selected.normalisations]
+    rows["scale"][:] = [normalisation.scale for normalisation in selected.normalisations]
     rows["dwell"][:] = np.minimum(np.diff(base_bounds, axis=1), _LONGEST_DWELL)
-    context = _fill_signal(rows, candidates, turned, base_bounds, recipe)
+    context = _fill_signal(rows, turned, lengths, base_bounds, recipe)
+    rows["focus_raw_sample"] += reads.signal_start[selected.places].astype(np.int32)
     _fill_levels(rows, turned, base_bounds, recipe)
-    categories = _fill_descriptions(rows, candidates, references, label, sample)
-    rates = {candidate.raw.run.run: candidate.raw.run.sample_rate for candidate in candidates}
-    return CutResult(ChunkArrays(rows, categories), tuple(outcomes), rates, junction, context, tally)
-
-
-def _find_candidates(
-    reads: Sequence[AlignedRead], signals: Mapping[bytes, RawRead | None], sites: Sites
-) -> tuple[list[str], list[Candidate]]:
-    """Return one outcome per read, "used" as far as is known here, and the reads of those."""
-    outcomes: list[str] = []
-    candidates: list[Candidate] = []
-    for place, read in enumerate(reads):
-        raw = signals.get(read.parent_id, "not_in_pod5")
-        site = sites[read.reference] if read.site is None else read.site
-        assert site is not None
-        if isinstance(site, str):
-            outcomes.append(site)
-        elif isinstance(raw, str) or raw is None:
-            outcomes.append(raw or "signal_unreadable")
-        else:
-            used = trim(read, raw.signal)
-            outcomes.append(used if isinstance(used, str) else USED)
-            if not isinstance(used, str):
-                candidates.append(Candidate(place, read, site, raw, used))
-    return outcomes, candidates
+    categories = _fill_descriptions(rows, reads, selected, references, label, sample)
+    rates = {raw.run.run: raw.run.sample_rate for raw in selected.raws}
+    chunks = ChunkArrays(rows, categories)
+    return CutResult(chunks, tuple(selected.outcomes), rates, selected.junction, context, tally)
 
 
 def _allocate(num_chunks: int, recipe: Recipe) -> dict[str, NDArray[Any]]:
@@ -278,13 +162,12 @@ def _allocate(num_chunks: int, recipe: Recipe) -> dict[str, NDArray[Any]]:
 
 def _fill_signal(
     rows: dict[str, NDArray[Any]],
-    candidates: Sequence[Candidate],
     signals: Sequence[NDArray[np.int16]],
-    base_bounds: NDArray[np.int64],
+    length: Integers,
+    base_bounds: Integers,
     recipe: Recipe,
 ) -> ContextTally:
-    """Fill in where the windows lie and what they hold; return what the context asked for spans."""
-    length = np.array([len(signal) for signal in signals], dtype=np.int64)
+    """Fill in where the windows lie in the used samples and what they hold; return what the context asked for spans."""
     focus = focus_samples(base_bounds, recipe)
     start = focus - recipe.samples_before
     low, high = np.zeros_like(length), length
@@ -293,13 +176,11 @@ def _fill_signal(
         high = base_bounds[:, recipe.bases_before + 1 + recipe.context_bases[1]]
     first, last = np.maximum(start, low), np.minimum(start + recipe.num_samples, high)
     rows["valid_start"][:], rows["valid_end"][:] = first - start, last - start
-    windows = rows["signal"]
     from_to = zip((first - start).tolist(), (last - start).tolist(), first.tolist(), last.tolist(), strict=True)
-    for row, (signal, (begin, end, source, source_end)) in enumerate(zip(signals, from_to, strict=True)):
-        windows[row, begin:end] = signal[source:source_end]
+    for window, signal, (begin, end, source, source_end) in zip(rows["signal"], signals, from_to, strict=True):
+        window[begin:end] = signal[source:source_end]
     rows["focus_base_start"][:] = base_bounds[:, recipe.bases_before] - start
-    in_time = length - 1 - focus if recipe.reverse_signal else focus
-    rows["focus_raw_sample"][:] = in_time + np.array([c.read.signal_start for c in candidates], dtype=np.int64)
+    rows["focus_raw_sample"][:] = length - 1 - focus if recipe.reverse_signal else focus
     if recipe.context_bases is None:
         return ContextTally()
     return ContextTally.of(focus - low, high - focus, (recipe.samples_before, recipe.samples_after))
@@ -308,7 +189,7 @@ def _fill_signal(
 def _fill_levels(
     rows: dict[str, NDArray[Any]],
     signals: Sequence[NDArray[np.int16]],
-    base_bounds: NDArray[np.int64],
+    base_bounds: Integers,
     recipe: Recipe,
 ) -> None:
     first = recipe.bases_before + recipe.feature_start
@@ -319,33 +200,45 @@ def _fill_levels(
 
 def _fill_descriptions(
     rows: dict[str, NDArray[Any]],
-    candidates: Sequence[Candidate],
+    reads: AlignedReads,
+    selected: Selection,
     references: Sequence[str],
     label: str | None,
     sample: str | None,
 ) -> dict[str, list[str]]:
     """Fill in what is known of reads without their signal; return the names by categorical column."""
-    names: dict[str, list[str | None]] = {
-        "reference": [references[candidate.read.reference] for candidate in candidates],
-        "flow_cell": [candidate.raw.run.flow_cell for candidate in candidates],
-        "run": [candidate.raw.run.run for candidate in candidates],
-        "sample": [candidate.raw.run.sample if sample is None else sample for candidate in candidates],
-        "label": [label if candidate.site.label is None else candidate.site.label for candidate in candidates],
+    places, sites, which_site = selected.places, selected.sites.distinct, selected.sites.which
+    used_sites, which_used = numbered(which_site.tolist())
+    distinct, which_reference = numbered(reads.reference[places].tolist())
+    runs, which_run = numbered([raw.run for raw in selected.raws])
+    names: dict[str, tuple[Sequence[str | None], Integers]] = {
+        "reference": ([references[number] for number in distinct], which_reference),
+        "flow_cell": ([run.flow_cell for run in runs], which_run),
+        "run": ([run.run for run in runs], which_run),
+        "sample": ([run.sample if sample is None else sample for run in runs], which_run),
+        "label": ([_label_of(sites[number], label) for number in used_sites], which_used),
     }
     categories: dict[str, list[str]] = {}
-    for column, values in names.items():
-        # In order of first appearance.
-        categories[column] = [name for name in dict.fromkeys(values) if name is not None]
-        codes: dict[str | None, int] = {name: code for code, name in enumerate(categories[column])}
-        rows[column][:] = [codes.get(name, -1) for name in values]
-    rows["mapq"][:] = [candidate.read.mapq for candidate in candidates]
-    for column, ids in (
-        ("read_id", [candidate.read.read_id for candidate in candidates]),
-        ("parent_id", [candidate.read.parent_id for candidate in candidates]),
-    ):
-        rows[column][:] = np.frombuffer(b"".join(ids), dtype=np.uint8).reshape(-1, 16)
-    for row, candidate in enumerate(candidates):
-        rows["sequence"][row] = candidate.site.sequence
-        if candidate.site.expected_level is not None:
-            rows["expected_level"][row] = candidate.site.expected_level
+    for column, (values, which) in names.items():
+        categories[column], codes = _coded(values)
+        rows[column][:] = codes[which]
+    if len(places):
+        rows["mapq"][:] = reads.mapq[places]
+        for column, ids in (("read_id", reads.read_ids), ("parent_id", reads.parent_ids)):
+            rows[column][:] = np.frombuffer(b"".join(ids), dtype=np.uint8).reshape(-1, 16)[places]
+        rows["sequence"][:] = np.stack([site.sequence for site in sites])[which_site]
+        if "expected_level" in rows:
+            levels = [site.expected_level for site in sites if site.expected_level is not None]
+            rows["expected_level"][:] = np.stack(levels)[which_site]
     return categories
+
+
+def _label_of(site: Site, label: str | None) -> str | None:
+    return label if site.label is None else site.label
+
+
+def _coded(names: Sequence[str | None]) -> tuple[list[str], Integers]:
+    """Return the distinct names in order of first appearance, and the code of each name, -1 for None."""
+    distinct = [name for name in dict.fromkeys(names) if name is not None]
+    codes: dict[str | None, int] = {name: code for code, name in enumerate(distinct)}
+    return distinct, np.array([codes.get(name, -1) for name in names], dtype=np.int64)

@@ -116,7 +116,7 @@ class _ColumnFile:
         np.lib.format.write_array_header_1_0(self._file, header)
 
     def append(self, values: Array) -> None:
-        data = np.ascontiguousarray(values, dtype=self.dtype).reshape(len(values), *self.shape).tobytes()
+        data = np.ascontiguousarray(values, dtype=self.dtype).reshape(len(values), *self.shape).data
         self.hash.update(data)
         self._file.write(data)
         self.rows += len(values)

@@ -10,7 +10,8 @@ effects.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -18,11 +19,11 @@ import escapepod
 import numpy as np
 from numpy.typing import NDArray
 
-from leech.data.chunks import trim
 from leech.data.levels import KmerTable, additive_levels, encode_bases
-from leech.data.moves import bounds_in_time
+from leech.data.medians import medians
 from leech.data.pod5 import RawRead
-from leech.data.reads import AlignedRead
+from leech.data.reads import AlignedReads
+from leech.data.selection import trim
 from leech.errors import MismatchError
 
 MIN_VOTES = 3
@@ -71,20 +72,22 @@ class FrameVerdict:
         return self.votes_for >= MIN_VOTES
 
 
-def gather_evidence(reads: Sequence[tuple[AlignedRead, str]], signals: dict[bytes, RawRead | None]) -> list[Evidence]:
-    """Measure the per-move medians of reads given with their basecalled sequence; unusable ones are passed over."""
+def gather_evidence(
+    reads: AlignedReads, sequences: Sequence[str], signals: Mapping[bytes, RawRead | None]
+) -> list[Evidence]:
+    """Measure the per-move medians of reads; unusable ones are passed over.
+
+    :param sequences: as basecalled, one per read.
+    """
     evidence: list[Evidence] = []
-    for read, sequence in reads:
-        raw = signals.get(read.parent_id)
-        used = None if raw is None else trim(read, raw.signal)
-        if used is None or isinstance(used, str) or len(sequence) < _MIN_BASES:
+    places, _, samples, bounds = trim(reads, signals).used()
+    for place, used, edges in zip(places.tolist(), samples, bounds.each(), strict=True):
+        if len(sequences[place]) < _MIN_BASES:
             continue
-        moves = np.frombuffer(read.move_table.moves, dtype=np.int8)
-        bounds = bounds_in_time(moves, read.move_table.stride, len(used))
-        spans = np.stack([bounds[:-1], bounds[1:]], axis=1)
-        _, _, _, medians = escapepod.span_statistics(used.astype(np.float32), spans, median=True, fill=0.0)
-        if medians.std() > 0:
-            evidence.append(Evidence(encode_bases(sequence), medians))
+        spans = np.stack([edges[:-1], edges[1:]], axis=1)
+        _, _, _, levels = escapepod.span_statistics(used.astype(np.float32), spans, median=True, fill=0.0)
+        if levels.std() > 0:
+            evidence.append(Evidence(encode_bases(sequences[place]), levels))
     return evidence
 
 
@@ -99,7 +102,7 @@ def judge_frame(
     :raises MismatchError: at least three votes, and most of them for the other frame.
     """
     centres: list[int | None] = [kmer_centre] if table is None or kmer_centre is not None else list(range(table.size))
-    tables = [_correlations(evidence, reverse_signal, table, centre) for centre in centres]
+    tables = _correlations(evidence, reverse_signal, table, centres)
     # The other frame is given its own best centre, so that the comparison favours neither.
     right = max((pair[0] for pair in tables), key=_mean)
     wrong = max((pair[1] for pair in tables), key=_mean)
@@ -118,8 +121,8 @@ def judge_frame(
         votes_for=votes_for,
         votes_against=votes_against,
         num_reads=len(evidence),
-        correlation=float(np.median(right)) if len(evidence) else None,
-        other_correlation=float(np.median(wrong)) if len(evidence) else None,
+        correlation=_median(right),
+        other_correlation=_median(wrong),
         kmer_centre=None if table is None else (centres[best] if len(evidence) or kmer_centre is not None else None),
     )
 
@@ -133,23 +136,36 @@ def _frame_hint(reverse_signal: bool, given_centre: int | None) -> str:
 
 
 def _correlations(
-    evidence: Sequence[Evidence], reverse_signal: bool, table: KmerTable | None, centre: int | None
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return per read the correlation with the levels in the recipe's frame and in the other."""
-    right, wrong = np.zeros(len(evidence)), np.zeros(len(evidence))
-    for index, (codes, medians) in enumerate(evidence):
-        levels = additive_levels(codes) if table is None or centre is None else table.expected(codes, centre)
-        reversed_fit, time_fit = _correlation(levels, medians[::-1]), _correlation(levels, medians)
-        right[index], wrong[index] = (reversed_fit, time_fit) if reverse_signal else (time_fit, reversed_fit)
-    return right, wrong
+    evidence: Sequence[Evidence], reverse_signal: bool, table: KmerTable | None, centres: Sequence[int | None]
+) -> list[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+    """Return, for each centre, the reads' correlations with the levels in the recipe's frame and in the other."""
+    fits = np.zeros((len(centres), 2, len(evidence)))
+    for index, (codes, measured) in enumerate(evidence):
+        by_centre = {} if table is None else dict(enumerate(table.expected_by_centre(codes)))
+        for place, centre in enumerate(centres):
+            levels = by_centre[centre] if by_centre and centre is not None else additive_levels(codes)
+            backwards, in_time = _correlation(levels, measured[::-1]), _correlation(levels, measured)
+            fits[place, :, index] = (backwards, in_time) if reverse_signal else (in_time, backwards)
+    return [(right, wrong) for right, wrong in fits]
 
 
-def _correlation(levels: NDArray[np.float32], medians: NDArray[np.float32]) -> float:
+def _correlation(levels: NDArray[np.float32], measured: NDArray[np.float32]) -> float:
+    """Return Pearson's correlation over the bases with a known level; 0 where it is undefined or they are too few."""
     known = np.isfinite(levels)
-    if known.sum() < _MIN_BASES or levels[known].std() == 0 or medians[known].std() == 0:
+    if np.count_nonzero(known) < _MIN_BASES:
         return 0.0
-    return float(np.corrcoef(levels[known], medians[known])[0, 1])
+    expected, found = levels[known].astype(np.float64), measured[known].astype(np.float64)
+    if expected.min() == expected.max() or found.min() == found.max():
+        return 0.0
+    expected -= expected.mean()
+    found -= found.mean()
+    return float(expected @ found) / math.sqrt(float((expected @ expected) * (found @ found)))
 
 
 def _mean(values: NDArray[np.float64]) -> float:
     return float(values.mean()) if len(values) else 0.0
+
+
+def _median(values: NDArray[np.float64]) -> float | None:
+    # numpy's own would load its masked arrays first, which takes longer than all else here.
+    return float(medians(values.copy(), np.array([len(values)]))[0]) if len(values) else None

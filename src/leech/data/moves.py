@@ -12,13 +12,15 @@ of SEQ belongs to the (n-1-i)-th ``1`` of ``mv``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from leech.data.medians import medians
 
 Integers = NDArray[np.int64]
 
@@ -26,6 +28,7 @@ Cigar = Sequence[tuple[int, int]]
 """Operations as (code, length), codes as in the BAM specification: M I D N S H P = X are 0 1 2 3 4 5 6 7 8."""
 
 _INSERTION, _REFERENCE_SKIP = 1, 3
+_AS_QUERY_SEES_IT = np.array([0, 2, 1, 1, 2, 5, 6, 7, 8, 9], dtype=np.int64)
 _IS_MATCH = np.array([1, 0, 0, 0, 0, 0, 0, 1, 1, 0], dtype=bool)
 _IS_GAP = np.array([0, 1, 1, 1, 0, 0, 0, 0, 0, 0], dtype=bool)
 _TAKES_REFERENCE = np.array([1, 0, 1, 1, 0, 0, 0, 1, 1, 0], dtype=np.int64)
@@ -36,18 +39,6 @@ DELETED, INSERTED_BEHIND = 1, 2
 
 INDEL_NONE, INDEL_PRESENT, INDEL_PARTIAL = 0, 1, 2
 """States of the motif in an alignment: covered without indel, with one, or not wholly covered."""
-
-
-def bounds_in_time(moves: NDArray[np.int8], stride: int, num_samples: int) -> NDArray[np.int64]:
-    """Return base boundaries in time order from a move table.
-
-    :param moves: 0/1 per stride block, without the leading stride; shape (num_blocks,).
-    :param stride: samples per block.
-    :param num_samples: trimmed samples, ``ns - ts``; the last base ends there.
-    :returns: int64, shape (num_bases + 1,).
-    """
-    starts = np.flatnonzero(moves) * stride
-    return np.append(starts, num_samples)
 
 
 class ReadBounds(NamedTuple):
@@ -65,7 +56,11 @@ class ReadBounds(NamedTuple):
         """Number of bases per read, shape (num_reads,)."""
         return np.diff(self.offsets) - 1
 
-    def take(self, reads: Sequence[int]) -> ReadBounds:
+    def each(self) -> Iterator[Integers]:
+        """Yield the boundaries of read after read."""
+        return (self.bounds[start:end] for start, end in pairwise(self.offsets.tolist()))
+
+    def take(self, reads: Integers) -> ReadBounds:
         """Return the boundaries of some of the reads."""
         lengths = np.diff(self.offsets)[reads]
         offsets = np.concatenate([[0], np.cumsum(lengths)])
@@ -81,59 +76,85 @@ class ReadBounds(NamedTuple):
         bounds: Integers = self.bounds[self.offsets[:-1, None] + np.clip(positions, 0, self.num_bases[:, None])]
         return bounds
 
-    def median_dwell(self) -> NDArray[np.float64]:
-        """Return the median samples per base of each read, shape (num_reads,); every read has a base."""
-        number = self.num_bases
+    def backwards(self, num_samples: Integers) -> ReadBounds:
+        """Return the boundaries in the signal read backwards, of ``num_samples`` per read (num_reads,).
+
+        Sample s in time is sample ``num_samples - 1 - s`` backwards, so the half-open span [a, b) becomes
+        [num_samples - b, num_samples - a) and the order of the bases turns round.
+        """
+        lengths = np.diff(self.offsets)
+        mirror = np.repeat(self.offsets[:-1] + self.offsets[1:] - 1, lengths) - np.arange(len(self.bounds))
+        return ReadBounds(np.repeat(num_samples, lengths) - self.bounds[mirror], self.offsets)
+
+    def dwell(self) -> Integers:
+        """Return the samples per base, of all reads one after the other."""
         inside = np.ones(len(self.bounds), dtype=bool)
         inside[self.offsets[1:] - 1] = False
-        dwell = np.diff(self.bounds, append=0)[inside]
-        # Sorted within each read, by making the read the more significant part of one number.
-        step = int(dwell.max(initial=0)) + 1
-        owner = np.repeat(np.arange(len(number)), number)
-        ordered = np.sort(owner * step + dwell)
-        starts = np.cumsum(number) - number
-        both = ordered[starts + (number - 1) // 2] + ordered[starts + number // 2]
-        medians: NDArray[np.float64] = (both - 2 * step * np.arange(len(number))) / 2
-        return medians
+        dwell: Integers = np.diff(self.bounds, append=0)[inside]
+        return dwell
+
+    def median_dwell(self) -> NDArray[np.float64]:
+        """Return the median samples per base of each read, shape (num_reads,); every read has a base."""
+        return medians(self.dwell(), self.num_bases)
 
 
-def bounds_in_sequence(
-    moves: Sequence[bytes], strides: Sequence[int], num_samples: Sequence[int], reverse: bool
-) -> ReadBounds:
-    """Return base boundaries in sequence order; with ``reverse``, into the trimmed signal read backwards.
-
-    Sample s in time is sample ``num_samples - 1 - s`` backwards, so the half-open span [a, b) becomes
-    [num_samples - b, num_samples - a) and the order of the bases turns round.
+def bounds_in_time(moves: Sequence[bytes], stride: Integers, num_samples: Integers) -> ReadBounds:
+    """Return base boundaries in time order from move tables.
 
     :param moves: per read one byte, 0 or 1, per stride block, without the leading stride.
-    :param strides: samples per block, per read.
-    :param num_samples: trimmed samples, ``ns - ts``, per read; the last base in time ends there.
+    :param stride: samples per block, (num_reads,).
+    :param num_samples: trimmed samples, ``ns - ts``, (num_reads,); the last base of each read ends there.
     """
-    lengths = np.asarray(num_samples, dtype=np.int64)
     blocks = np.cumsum([0, *map(len, moves)])
     ones = np.flatnonzero(np.frombuffer(b"".join(moves), dtype=bool))
     edges = np.searchsorted(ones, blocks)
     number = np.diff(edges)
     owner = np.repeat(np.arange(len(moves)), number)
-    time = (ones - blocks[owner]) * np.asarray(strides, dtype=np.int64)[owner]
-    rank = np.arange(len(ones)) - edges[owner]
     offsets = np.concatenate([[0], np.cumsum(number + 1)])
     bounds = np.empty(int(offsets[-1]), dtype=np.int64)
-    if reverse:
-        bounds[offsets[owner] + number[owner] - rank] = lengths[owner] - time
-        bounds[offsets[:-1]] = 0
-    else:
-        bounds[offsets[owner] + rank] = time
-        bounds[offsets[1:] - 1] = lengths
+    # The boundaries of the reads before it hold one more each than there are moves.
+    bounds[np.arange(len(ones)) + owner] = (ones - blocks[owner]) * stride[owner]
+    bounds[offsets[1:] - 1] = num_samples
     return ReadBounds(bounds, offsets)
 
 
-def moves_agree(num_blocks: int, num_moves: int, stride: int, num_samples: int, num_bases: int) -> bool:
-    """Whether a move table belongs to this sequence and this signal.
+def moves_agree(
+    num_blocks: Integers, num_moves: Integers, stride: Integers, num_samples: Integers, num_bases: Integers
+) -> NDArray[np.bool_]:
+    """Whether move tables belong to these sequences and these signals, all (num_reads,).
 
     One move per base of SEQ, and blocks that cover the trimmed samples up to less than one stride.
     """
-    return num_moves == num_bases and 0 <= num_samples - stride * num_blocks < stride
+    remainder = num_samples - stride * num_blocks
+    agree: NDArray[np.bool_] = (num_moves == num_bases) & (remainder >= 0) & (remainder < stride)
+    return agree
+
+
+class Cigars(NamedTuple):
+    """Operations of many reads, one read after the other.
+
+    :ivar operation: codes as in :data:`Cigar`.
+    :ivar length: of each operation.
+    :ivar number: operations per read, (num_reads,).
+    """
+
+    operation: Integers
+    length: Integers
+    number: Integers
+
+    @classmethod
+    def of(cls, cigars: Sequence[Cigar]) -> Cigars:
+        """Take CIGARs of single reads together."""
+        flat = np.fromiter(chain.from_iterable(chain.from_iterable(cigars)), dtype=np.int64)
+        return cls(flat[0::2], flat[1::2], np.fromiter(map(len, cigars), dtype=np.int64, count=len(cigars)))
+
+    def in_query(self) -> Cigars:
+        """Return the alignments seen from the query: what is inserted for the reference is missing in it, and the reverse.
+
+        Traced from position 0, :meth:`Alignments.indels` then classifies an interval of SEQ. Hard clips and padding are on
+        neither and have no effect.
+        """
+        return self._replace(operation=_AS_QUERY_SEES_IT[self.operation])
 
 
 @dataclass(frozen=True)
@@ -169,16 +190,14 @@ class Alignments:
     offsets: Integers
 
     @classmethod
-    def trace(cls, cigars: Sequence[Cigar], reference_starts: Sequence[int]) -> Alignments:
-        """Trace the alignments of reads that begin at ``reference_starts``."""
-        num_reads = len(cigars)
-        flat = np.fromiter(chain.from_iterable(chain.from_iterable(cigars)), dtype=np.int64)
-        operation, length = flat[0::2], flat[1::2]
-        number = np.fromiter(map(len, cigars), dtype=np.int64, count=num_reads)
+    def trace(cls, cigars: Cigars, reference_starts: Integers) -> Alignments:
+        """Trace the alignments of reads that begin at ``reference_starts`` (num_reads,)."""
+        operation, length, number = cigars
+        num_reads = len(number)
         owner = np.repeat(np.arange(num_reads), number)
         first_operation = np.cumsum(number) - number
         reference = _running(length * _TAKES_REFERENCE[operation], first_operation, owner)
-        reference += np.asarray(reference_starts, dtype=np.int64)[owner]
+        reference += reference_starts[owner]
         query = _running(length * _TAKES_QUERY[operation], first_operation, owner)
         matches = np.flatnonzero(_IS_MATCH[operation])
         reads = np.arange(num_reads)
@@ -210,23 +229,23 @@ class Alignments:
         covered[self.owner[skips[inside]]] = False
         return covered
 
-    def bounds(self, base_bounds: ReadBounds, first: Integers, num_bases: int) -> Integers:
-        """Return the signal boundaries of consecutive reference bases; every read has a match.
+    def bounds(self, base_bounds: ReadBounds, reads: Integers, first: Integers, num_bases: int) -> Integers:
+        """Return the signal boundaries of consecutive reference bases of some of the reads, which each have a match.
 
-        :param base_bounds: boundaries of the queries' bases.
+        :param base_bounds: boundaries of those queries' bases.
+        :param reads: which of the reads they are, (num_wanted,).
         :param first: reference position of the first base, per read.
         :param num_bases: number of bases wanted.
-        :returns: int64, shape (num_reads, num_bases + 1), in the frame of ``base_bounds``; bases outside the alignment
+        :returns: int64, shape (num_wanted, num_bases + 1), in the frame of ``base_bounds``; bases outside the alignment
             have no signal (start equals end). Fractional query positions fall inside a base's samples and are rounded
             down.
         """
         reference, query = self.reference_knots, self.query_knots
-        start, last = self.offsets[:-1, None], self.offsets[1:, None] - 1
+        start, last = self.offsets[reads, None], self.offsets[reads + 1, None] - 1
         positions = np.clip(first[:, None] + np.arange(num_bases + 1), reference[start], reference[last])
         # All reads are searched at once, by making the read the more significant part of one number.
         step = int(reference.max(initial=0)) + 1
-        reads = np.arange(len(first))
-        keys = np.repeat(reads, np.diff(self.offsets)) * step + reference
+        keys = np.repeat(np.arange(len(self.end)), np.diff(self.offsets)) * step + reference
         found = np.searchsorted(keys, (reads[:, None] * step + positions).ravel(), side="right") - 1
         piece = np.clip(found.reshape(positions.shape), start, last - 1)
         # In whole numbers: a third of six samples is two, which floating point would round down to one.
@@ -257,14 +276,18 @@ class Alignments:
         states[owner[inside]] = INDEL_PRESENT
         return states
 
-    def base_indels(self, first: Integers, num_bases: int) -> NDArray[np.uint8]:
-        """Return what each read's alignment says of consecutive bases from ``first`` (num_reads,) on.
+    def base_indels(self, reads: Integers, first: Integers, num_bases: int) -> NDArray[np.uint8]:
+        """Return what the alignments of some reads say of consecutive bases.
 
-        :returns: uint8 (num_reads, num_bases), the bits DELETED and INSERTED_BEHIND; 0 outside the match blocks.
+        :param reads: which reads, in ascending order.
+        :param first: reference position of the first base, of each of them.
+        :returns: uint8 (len(reads), num_bases), the bits DELETED and INSERTED_BEHIND; 0 outside the match blocks.
         """
-        bits = np.zeros((len(first), num_bases), dtype=np.uint8)
+        bits = np.zeros((len(reads), num_bases), dtype=np.uint8)
         owner, gap_start, gap_end = self._gaps()
-        start, end = gap_start - first[owner], gap_end - first[owner]
+        asked_for = np.isin(owner, reads)
+        owner = np.searchsorted(reads, owner[asked_for])
+        start, end = gap_start[asked_for] - first[owner], gap_end[asked_for] - first[owner]
         inserted = np.flatnonzero((start == end) & (start > 0) & (start <= num_bases))
         bits[owner[inserted], start[inserted] - 1] = INSERTED_BEHIND
         deleted = np.flatnonzero((start < num_bases) & (end > 0) & (start < end))
@@ -300,12 +323,3 @@ def _knots(owner: Integers, operation: Integers, length: Integers, reference: In
     second = np.arange(len(source)) > np.repeat(np.cumsum(number) - number, number)
     step = np.where(match, length - 1, length)[source] * second
     return np.stack([owner[source], reference[source] + step, query[source] + np.where(match[source], step, 0)])
-
-
-def in_query(cigar: Cigar) -> Cigar:
-    """Return the alignment seen from the query: what is inserted for the reference is missing in it, and the reverse.
-
-    Traced from position 0, :meth:`Alignments.indels` then classifies an interval of SEQ.
-    """
-    turned = {1: 2, 4: 2, 2: 1, 3: 1}
-    return [(turned.get(operation, operation), length) for operation, length in cigar if operation not in (5, 6)]

@@ -320,9 +320,9 @@ class SignalSource:
 
     def _fetch_from(self, number: int, wanted: set[bytes]) -> dict[bytes, RawRead | None]:
         reader, runs = self._opened(number)
+        names = {unpack_read_id(read_id): read_id for read_id in wanted}
         try:
-            names = {unpack_read_id(read_id): read_id for read_id in wanted}
-            reads = reader.reads(selection=sorted(names), missing_ok=True)
+            reads = reader.get_reads(list(names), missing_ok=True)
         except _READ_ERRORS:
             return dict.fromkeys(wanted)
         # Storage order: signal of neighbouring reads shares pages and compression blocks.

@@ -2,24 +2,33 @@
 
 Hides: tags and flags. Belongs here: deciding from a record alone (and from which POD5 file holds its signal) whether it
 can be used; decisions that need the signal are made in ``chunks.py``, files are opened in ``alignments.py``. Invariants:
-every record gets exactly one answer, an :class:`AlignedRead` or a reason of ``reasons.py``; records keep their order;
-nothing of pysam leaves the process that opened the file, so that reads travel to workers.
+every record gets exactly one answer, a place in :class:`AlignedReads` or a reason of ``reasons.py``; records keep their
+order; nothing of pysam leaves the process that opened the file, so that reads travel to workers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import pysam
+from numpy.typing import NDArray
 
 from leech.data.anchors import ReadAnchor, Site, Sites
-from leech.data.moves import Cigar
+from leech.data.moves import Cigar, Cigars
 from leech.data.pod5 import Pod5Index, pack_read_id, unpack_read_id
 
 _ID = np.dtype([("high", ">u8"), ("low", ">u8")])
 """A read id as numpy sorts it; its own bytes type would drop trailing zeros."""
+
+TO_THE_END = int(np.iinfo(np.int64).min)
+"""Stands for the end of the raw signal, whatever its length."""
+
+_UNMAPPED = 4
+_REFUSED_FLAGS = {256: "secondary", 2048: "supplementary", 1024: "duplicate", 16: "reverse_strand"}
+"""Reason by bit of a mapped record's flag, the first that applies."""
 
 
 class MoveTable(NamedTuple):
@@ -29,31 +38,80 @@ class MoveTable(NamedTuple):
     moves: bytes
 
 
-class AlignedRead(NamedTuple):
-    """One usable record.
-
-    :ivar read_id: 16 bytes, the record's own id.
-    :ivar parent_id: 16 bytes, the id under which the signal lies in POD5; differs for split reads.
-    :ivar file_number: which POD5 file of the index.
-    :ivar reference: number of the reference in the BAM header.
-    :ivar num_bases: length of SEQ.
-    :ivar signal_start: first used sample of the parent's raw signal, ``sp + ts``.
-    :ivar signal_end: end of the used samples, ``sp + ns``; None means the end of the raw signal.
-    :ivar site: the read's own site; None where it is its reference's.
-    """
+class Description(NamedTuple):
+    """What a chunk needs of one record; see :class:`AlignedReads`."""
 
     read_id: bytes
     parent_id: bytes
-    file_number: int
     reference: int
     reference_start: int
     cigar: Cigar
     mapq: int
     num_bases: int
-    move_table: MoveTable
+    stride: int
+    moves: bytes
     signal_start: int
-    signal_end: int | None
-    site: Site | None = None
+    signal_end: int
+
+
+@dataclass(frozen=True)
+class AlignedReads:
+    """Usable records, one value per record in every field, in the order of the records; made to travel in few pieces.
+
+    :ivar read_ids: 16 bytes, the record's own id.
+    :ivar parent_ids: 16 bytes, the id under which the signal lies in POD5; differs for split reads.
+    :ivar file_number: which POD5 file of the index.
+    :ivar reference: number of the reference in the BAM header.
+    :ivar num_bases: length of SEQ.
+    :ivar stride: samples per block of the move table.
+    :ivar moves: one byte, 0 or 1, per block in time order.
+    :ivar signal_start: first used sample of the parent's raw signal, ``sp + ts``.
+    :ivar signal_end: end of the used samples, ``sp + ns``, or :data:`TO_THE_END`.
+    :ivar sites: each read's own site; None where it is its reference's.
+    """
+
+    read_ids: tuple[bytes, ...]
+    parent_ids: tuple[bytes, ...]
+    file_number: NDArray[np.int64]
+    reference: NDArray[np.int64]
+    reference_start: NDArray[np.int64]
+    cigars: Cigars
+    mapq: NDArray[np.int64]
+    num_bases: NDArray[np.int64]
+    stride: NDArray[np.int64]
+    moves: tuple[bytes, ...]
+    signal_start: NDArray[np.int64]
+    signal_end: NDArray[np.int64]
+    sites: tuple[Site, ...] | None = None
+
+    @classmethod
+    def of(
+        cls, described: Sequence[Description], file_number: NDArray[np.int64], sites: Sequence[Site] | None = None
+    ) -> AlignedReads:
+        """Take single records together."""
+        columns = dict(zip(Description._fields, zip(*described, strict=True), strict=True)) if described else {}
+
+        def numbers(name: str) -> NDArray[np.int64]:
+            return np.array(columns.get(name, ()), dtype=np.int64)
+
+        return cls(
+            read_ids=columns.get("read_id", ()),
+            parent_ids=columns.get("parent_id", ()),
+            file_number=file_number,
+            reference=numbers("reference"),
+            reference_start=numbers("reference_start"),
+            cigars=Cigars.of(columns.get("cigar", ())),
+            mapq=numbers("mapq"),
+            num_bases=numbers("num_bases"),
+            stride=numbers("stride"),
+            moves=columns.get("moves", ()),
+            signal_start=numbers("signal_start"),
+            signal_end=numbers("signal_end"),
+            sites=None if sites is None else tuple(sites),
+        )
+
+    def __len__(self) -> int:
+        return len(self.read_ids)
 
 
 def integer_tag(record: pysam.AlignedSegment, name: str) -> int | None:
@@ -80,13 +138,13 @@ def move_table(record: pysam.AlignedSegment) -> MoveTable | str:
         return "bad_moves"
     stride = int(values[0])
     raw = values.tobytes()[1:] if values.itemsize == 1 else np.asarray(values[1:]).astype(np.int8).tobytes()
-    if raw.count(b"\x00") + raw.count(b"\x01") != len(raw):
+    if raw.translate(None, delete=b"\x00\x01"):
         return "bad_moves"
     return MoveTable(stride, raw)
 
 
-def describe_record(record: pysam.AlignedSegment, min_mapq: int = 0) -> AlignedRead | str:
-    """Return what a chunk needs of a record (file number still -1), or the reason why it cannot be used anywhere."""
+def describe_record(record: pysam.AlignedSegment, min_mapq: int = 0) -> Description | str:
+    """Return what a chunk needs of a record, or the reason why it cannot be used anywhere."""
     reason = _flag_reason(record, min_mapq)
     if reason is not None:
         return reason
@@ -106,32 +164,29 @@ def describe_record(record: pysam.AlignedSegment, min_mapq: int = 0) -> AlignedR
             return "bad_read_id"
         parent_id, offset = parent, split_offset
     end = integer_tag(record, "ns")
-    return AlignedRead(
-        read_id=read_id,
-        parent_id=parent_id,
-        file_number=-1,
-        reference=record.reference_id,
-        reference_start=record.reference_start,
-        cigar=record.cigartuples or (),
-        mapq=record.mapping_quality,
-        num_bases=record.query_length,
-        move_table=table,
-        signal_start=offset + (integer_tag(record, "ts") or 0),
-        signal_end=None if end is None else offset + end,
+    return Description(
+        read_id,
+        parent_id,
+        record.reference_id,
+        record.reference_start,
+        record.cigartuples or (),
+        record.mapping_quality,
+        record.query_length,
+        table.stride,
+        table.moves,
+        offset + (integer_tag(record, "ts") or 0),
+        TO_THE_END if end is None else offset + end,
     )
 
 
 def _flag_reason(record: pysam.AlignedSegment, min_mapq: int) -> str | None:
-    if record.is_unmapped or record.reference_id < 0:
+    flag = record.flag
+    if flag & _UNMAPPED or record.reference_id < 0:
         return "unmapped"
-    if record.is_secondary:
-        return "secondary"
-    if record.is_supplementary:
-        return "supplementary"
-    if record.is_duplicate:
-        return "duplicate"
-    if record.is_reverse:
-        return "reverse_strand"
+    if flag:
+        for bit, reason in _REFUSED_FLAGS.items():
+            if flag & bit:
+                return reason
     if record.mapping_quality < min_mapq:
         return "low_mapq"
     return None
@@ -154,6 +209,17 @@ class Overlap(NamedTuple):
     example_in_pod5: str | None
 
 
+class Examined(NamedTuple):
+    """What became of some records.
+
+    :ivar reasons: one per record: why it is not used, None where it is among the reads.
+    :ivar reads: the others, in their order.
+    """
+
+    reasons: list[str | None]
+    reads: AlignedReads
+
+
 class Examiner:
     """Decides record by record; remembers which read ids were used, in a byte per POD5 read and 16 per child.
 
@@ -166,7 +232,7 @@ class Examiner:
     def __init__(self, sites: Sites, index: Pod5Index, min_mapq: int, anchor: ReadAnchor | None = None) -> None:
         self._sites, self._index, self._min_mapq, self._anchor = sites, index, min_mapq, anchor
         # One byte per read of the POD5 files; a set of ids would cost a hundred.
-        self._used = np.zeros(len(index), dtype=bool)
+        self._used = bytearray(len(index))
         self._used_children = IdSet()
         self._num_looked_up = self._num_found = 0
         self._missing: bytes | None = None
@@ -183,42 +249,53 @@ class Examiner:
             None if present is None else unpack_read_id(present),
         )
 
-    def examine(self, records: Sequence[pysam.AlignedSegment]) -> list[AlignedRead | str]:
+    def examine(self, records: Sequence[pysam.AlignedSegment]) -> Examined:
         """Return, for each record, what a chunk needs of it or the reason why it is not used."""
         answers = [describe_record(record, self._min_mapq) for record in records]
-        reads = [(place, answer) for place, answer in enumerate(answers) if not isinstance(answer, str)]
-        positions = self._index.positions([read.parent_id for _, read in reads]).tolist()
-        for (place, read), position in zip(reads, positions, strict=True):
-            site = self._sites[read.reference]
-            if position < 0 and self._missing is None:
-                self._missing = read.parent_id
+        described = [(place, answer) for place, answer in enumerate(answers) if not isinstance(answer, str)]
+        positions = self._index.positions([read.parent_id for _, read in described])
+        reasons = [answer if isinstance(answer, str) else None for answer in answers]
+        usable: list[int] = []
+        sites: list[Site] = []
+        for number, ((place, read), position) in enumerate(zip(described, positions.tolist(), strict=True)):
+            site = self._site(read, position, records[place])
             if isinstance(site, str):
-                answers[place] = site
-            elif position < 0:
-                answers[place] = "not_in_pod5"
-            elif self._is_repeated(read, position):
-                answers[place] = "duplicate"
-            else:
-                answers[place] = self._located(read, position, site, records[place])
-        self._num_looked_up += len(reads)
-        self._num_found += sum(position >= 0 for position in positions)
-        return answers
+                reasons[place] = site
+                continue
+            usable.append(number)
+            sites.append(site)
+        self._num_looked_up += len(described)
+        self._num_found += int((positions >= 0).sum())
+        return Examined(
+            reasons,
+            AlignedReads.of(
+                [described[number][1] for number in usable],
+                self._index.file_numbers[positions[usable]].astype(np.int64),
+                None if self._anchor is None else sites,
+            ),
+        )
 
-    def _located(
-        self, read: AlignedRead, position: int, site: Site | None, record: pysam.AlignedSegment
-    ) -> AlignedRead | str:
-        located = read._replace(file_number=int(self._index.file_numbers[position]))
+    def _site(self, read: Description, position: int, record: pysam.AlignedSegment) -> Site | str:
+        """Return the site of a read that lies at a position of the index (-1 for none), or why it is not used."""
+        site = self._sites[read.reference]
+        if position < 0 and self._missing is None:
+            self._missing = read.parent_id
+        if isinstance(site, str):
+            return site
+        if position < 0:
+            return "not_in_pod5"
+        if self._is_repeated(read, position):
+            return "duplicate"
         if site is not None:
-            return located
+            return site
         assert self._anchor is not None
-        own = self._anchor.locate(read.read_id, read.reference, record.query_sequence or "")
-        return own if isinstance(own, str) else located._replace(site=own)
+        return self._anchor.locate(read.read_id, read.reference, record.query_sequence or "")
 
-    def _is_repeated(self, read: AlignedRead, position: int) -> bool:
+    def _is_repeated(self, read: Description, position: int) -> bool:
         if read.read_id != read.parent_id:
             return not self._used_children.add(read.read_id)
         repeated = bool(self._used[position])
-        self._used[position] = True
+        self._used[position] = 1
         return repeated
 
 

@@ -14,6 +14,7 @@ least-squares fit of shift and scale to the stretch. A test compares it with a p
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
@@ -90,22 +91,43 @@ def refine_bounds(
     :param focus: which of the bases is the focus; the stretch grows from it while bases have signal and a level.
     :param spread: median and 1.4826 x MAD of the whole read, ADC units; None where it has none.
     """
-    first, last = _stretch(np.isfinite(levels) & (np.diff(bounds) > 0), focus)
+    first, last = _stretch(np.isfinite(levels) & (bounds[1:] > bounds[:-1]), focus)
     if last - first < MIN_BASES or spread is None:
         return Refinement(bounds, "unrefinable", None, None)
     given = bounds[first : last + 1]
     start = int(given[0])
-    normalised = (signal[start : given[-1]].astype(np.float32) - np.float32(spread[0])) / np.float32(spread[1])
-    normalised = np.clip(normalised, -_LARGEST_SIGNAL, _LARGEST_SIGNAL)
-    expected = levels[first:last]
-    found = start + _search(normalised, given - start, expected)
-    before = level_correlation(normalised, given - start, expected)
-    after = level_correlation(normalised, found - start, expected)
+    normalised = _normalised(signal[start : given[-1]], *spread)
+    fit = _LevelFit(normalised, levels[first:last])
+    found = _search(normalised, given - start, fit.levels)
+    before, after = fit.correlation(given - start), fit.correlation(found)
     if after < before:
         return Refinement(bounds, "kept_moves", before, after)
     refined = bounds.copy()
-    refined[first : last + 1] = found
+    refined[first : last + 1] = start + found
     return Refinement(refined, "refined", before, after)
+
+
+class _LevelFit:
+    """How per-base means of a signal follow expected levels; what no boundaries change is computed once."""
+
+    def __init__(self, signal: NDArray[np.float32], levels: NDArray[np.float32]) -> None:
+        self.levels = levels
+        self._signal = signal
+        self._centred = levels - np.add.reduce(levels, dtype=np.float64) / len(levels)
+        self._variation = self._centred @ self._centred
+
+    def correlation(self, bounds: NDArray[np.int64]) -> float:
+        """Return Pearson's correlation of per-base means with the levels; 0 where it is undefined.
+
+        :param bounds: strictly ascending from 0 to the number of samples; anything else counts as no correlation.
+        """
+        dwell = bounds[1:] - bounds[:-1]
+        if bounds[0] != 0 or bounds[-1] != len(self._signal) or np.minimum.reduce(dwell) < 1:
+            return 0.0
+        means = np.add.reduceat(self._signal, bounds[:-1], dtype=np.float64) / dwell
+        means -= np.add.reduce(means) / len(means)
+        norm = math.sqrt((means @ means) * self._variation)
+        return float(means @ self._centred) / norm if norm > 0 else 0.0
 
 
 def level_correlation(signal: NDArray[np.float32], bounds: NDArray[np.int64], levels: NDArray[np.float32]) -> float:
@@ -113,25 +135,24 @@ def level_correlation(signal: NDArray[np.float32], bounds: NDArray[np.int64], le
 
     :param bounds: strictly ascending from 0 to the number of samples; anything else counts as no correlation.
     """
-    dwell = np.diff(bounds)
-    if bounds[0] != 0 or bounds[-1] != len(signal) or dwell.min() < 1:
-        return 0.0
-    means = np.add.reduceat(signal, bounds[:-1], dtype=np.float64) / dwell
-    means -= means.mean()
-    centred = levels - levels.mean(dtype=np.float64)
-    norm = float(np.sqrt((means @ means) * (centred @ centred)))
-    return float(means @ centred) / norm if norm > 0 else 0.0
+    return _LevelFit(signal, levels).correlation(bounds)
+
+
+def _normalised(samples: NDArray[np.int16], shift: float, scale: float) -> NDArray[np.float32]:
+    normalised = samples.astype(np.float32)
+    normalised -= np.float32(shift)
+    normalised /= np.float32(scale)
+    np.minimum(normalised, _LARGEST_SIGNAL, out=normalised)
+    return np.maximum(normalised, -_LARGEST_SIGNAL, out=normalised)
 
 
 def _stretch(usable: NDArray[np.bool_], focus: int) -> tuple[int, int]:
     """Return the half-open range of usable bases around the focus; empty where the focus is not usable."""
-    if not usable[focus]:
+    flags = usable.tobytes()
+    if not flags[focus]:
         return focus, focus
-    gaps = np.flatnonzero(~usable)
-    place = int(np.searchsorted(gaps, focus))
-    first = int(gaps[place - 1]) + 1 if place > 0 else 0
-    last = int(gaps[place]) if place < len(gaps) else len(usable)
-    return first, last
+    end = flags.find(b"\x00", focus)
+    return flags.rfind(b"\x00", 0, focus) + 1, len(flags) if end < 0 else end
 
 
 def _search(signal: NDArray[np.float32], bounds: NDArray[np.int64], levels: NDArray[np.float32]) -> NDArray[np.int64]:
@@ -145,7 +166,7 @@ def _search(signal: NDArray[np.float32], bounds: NDArray[np.int64], levels: NDAr
         dwell_target=DWELL_TARGET,
         dwell_weight=_DWELL_WEIGHT,
     )
-    return np.asarray(found, dtype=np.int64)
+    return found
 
 
 @dataclass

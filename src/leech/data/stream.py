@@ -17,6 +17,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+import numpy as np
 import pysam
 
 from leech.console import logger
@@ -28,11 +29,11 @@ from leech.data.config import ReadSources
 from leech.data.frame import MIN_CORRELATION, MIN_VOTES, FrameVerdict, gather_evidence, judge_frame
 from leech.data.levels import KmerTable
 from leech.data.pod5 import BadFile, Pod5Index, SignalSource, find_pod5
-from leech.data.reads import AlignedRead, Examiner, describe_record
+from leech.data.reads import AlignedReads, Description, Examined, Examiner, describe_record
 from leech.data.reasons import Counts
 from leech.data.recipe import Recipe
 from leech.data.sites import SiteFile
-from leech.data.workers import WorkerDiedError, spread
+from leech.data.workers import WorkerDiedError, collecting_rarely, spread
 from leech.errors import ConfigError, LeechError, MismatchError
 
 T = TypeVar("T")
@@ -64,9 +65,9 @@ class Cutter:
     label: str | None
     sample: str | None
 
-    def cut(self, reads: Sequence[AlignedRead], source: SignalSource) -> CutResult:
+    def cut(self, reads: AlignedReads, source: SignalSource) -> CutResult:
         """Decode the reads' signal and cut them."""
-        signals = source.fetch((read.file_number, read.parent_id) for read in reads)
+        signals = source.fetch(zip(reads.file_number.tolist(), reads.parent_ids, strict=True))
         return cut(reads, signals, self.sites, self.references, self.recipe, label=self.label, sample=self.sample)
 
 
@@ -122,12 +123,13 @@ class ReadStream:
         :raises LeechError: a worker died; what was yielded before is right but incomplete.
         """
         jobs = ((records, self._examiner.examine(records)) for records in _in_batches(self._records, size))
-        if workers == 1:
-            source = SignalSource(self._cutter.files)
-            for records, answers in jobs:
-                yield _join(records, answers, self._cutter.cut(_reads(answers), source))
-        else:
-            yield from self._spread(jobs, workers)
+        with collecting_rarely():
+            if workers == 1:
+                source = SignalSource(self._cutter.files)
+                for records, examined in jobs:
+                    yield _join(records, examined.reasons, self._cutter.cut(examined.reads, source))
+            else:
+                yield from self._spread(jobs, workers)
 
     def settle(self, counts: Counts, num_results: int) -> None:
         """Judge the run once all batches were taken; see ``accounts.settle``.
@@ -144,14 +146,14 @@ class ReadStream:
         )
 
     def _spread(
-        self, jobs: Iterator[tuple[list[pysam.AlignedSegment], list[AlignedRead | str]]], workers: int
+        self, jobs: Iterator[tuple[list[pysam.AlignedSegment], Examined]], workers: int
     ) -> Iterator[RecordBatch]:
-        tasks = ((job, _reads(job[1])) for job in jobs)
+        tasks = (((records, examined.reasons), examined.reads) for records, examined in jobs)
         try:
-            for (records, answers), result in spread(
+            for (records, reasons), result in spread(
                 _cut_in_worker, tasks, workers, ahead=_BATCHES_AHEAD, start=_start_worker, arguments=(self._cutter,)
             ):
-                yield _join(records, answers, result)
+                yield _join(records, reasons, result)
         except WorkerDiedError as error:
             raise LeechError(
                 "A worker process died before its reads were cut, so the result would be incomplete; nothing was kept.",
@@ -272,20 +274,15 @@ def _start_worker(cutter: Cutter) -> None:
     _worker = (cutter, SignalSource(cutter.files))
 
 
-def _cut_in_worker(reads: Sequence[AlignedRead]) -> CutResult:
+def _cut_in_worker(reads: AlignedReads) -> CutResult:
     assert _worker is not None
     cutter, source = _worker
     return cutter.cut(reads, source)
 
 
-def _reads(answers: Iterable[AlignedRead | str]) -> list[AlignedRead]:
-    return [answer for answer in answers if not isinstance(answer, str)]
-
-
-def _join(records: list[pysam.AlignedSegment], answers: list[AlignedRead | str], result: CutResult) -> RecordBatch:
+def _join(records: list[pysam.AlignedSegment], reasons: list[str | None], result: CutResult) -> RecordBatch:
     cut_outcomes = iter(result.outcomes)
-    outcomes = [answer if isinstance(answer, str) else next(cut_outcomes) for answer in answers]
-    return RecordBatch(records, outcomes, result)
+    return RecordBatch(records, [reason or next(cut_outcomes) for reason in reasons], result)
 
 
 def _in_batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
@@ -302,19 +299,28 @@ def _chain(first: list[T], rest: Iterator[T]) -> Iterator[T]:
     yield from rest
 
 
+def _first_located(records: Sequence[pysam.AlignedSegment], index: Pod5Index) -> tuple[AlignedReads, list[str]]:
+    """Return the first reads that have signal, :data:`GUARD_READS` at most, and their basecalled sequences."""
+    found: list[tuple[Description, str, int]] = []
+    for block in _in_batches(records, GUARD_READS):
+        described = [(describe_record(record), record) for record in block]
+        usable = [(read, record.query_sequence or "") for read, record in described if not isinstance(read, str)]
+        positions = index.positions([read.parent_id for read, _ in usable]).tolist()
+        found += [(*read, position) for read, position in zip(usable, positions, strict=True) if position >= 0]
+        if len(found) >= GUARD_READS:
+            break
+    del found[GUARD_READS:]
+    file_number = index.file_numbers[np.array([position for _, _, position in found], dtype=np.int64)]
+    return AlignedReads.of([read for read, _, _ in found], file_number.astype(np.int64)), [text for _, text, _ in found]
+
+
 def _check_frame(
     records: Sequence[pysam.AlignedSegment], index: Pod5Index, recipe: Recipe, table: KmerTable | None
 ) -> FrameVerdict:
-    described = [(describe_record(record), record) for record in records]
-    reads = [(read, record.query_sequence or "") for read, record in described if not isinstance(read, str)]
-    positions = index.positions([read.parent_id for read, _ in reads])
-    located = [
-        (read._replace(file_number=int(index.file_numbers[position])), sequence)
-        for (read, sequence), position in zip(reads, positions.tolist(), strict=True)
-        if position >= 0
-    ][:GUARD_READS]
-    signals = SignalSource(index.files).fetch((read.file_number, read.parent_id) for read, _ in located)
-    verdict = judge_frame(gather_evidence(located, signals), recipe.reverse_signal, table, recipe.kmer_centre)
+    reads, sequences = _first_located(records, index)
+    signals = SignalSource(index.files).fetch(zip(reads.file_number.tolist(), reads.parent_ids, strict=True))
+    evidence = gather_evidence(reads, sequences, signals)
+    verdict = judge_frame(evidence, recipe.reverse_signal, table, recipe.kmer_centre)
     if verdict.is_decided:
         logger.info(
             "Signal frame: %d of %d reads confirm it (median correlation with %s %.2f; other frame %.2f).",
