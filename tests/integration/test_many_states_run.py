@@ -239,12 +239,46 @@ def test_options_about_a_positive_state_are_refused(work, tmp_path, capsys, word
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_sheet_of_samples_is_refused(work, tmp_path, capsys):
-    sheet = tmp_path / "sheet.tsv"
-    sheet.write_text(f"sample\tpod5\tbam\na\t{work}/run/reads.pod5\t{work}/run/mappings.bam\n")
+def test_a_sheet_of_samples_is_called_once_and_has_a_table_over_all(work, tmp_path, capsys):
+    sheet, output = tmp_path / "sheet.tsv", tmp_path / "out"
+    lines = [f"{name}\t{work}/{name}/reads.pod5\t{work}/{name}/mappings.bam" for name in ("run", "strong")]
+    missing = f"lost\t{work}/nowhere.pod5\t{work}/run/mappings.bam"
+    sheet.write_text("\n".join(["sample\tpod5\tbam", *lines, missing, ""]))
     words = ("--model", work / "calibrated", "--samples", sheet, "--reference", work / "run" / "reference.fa")
-    assert leech("predict", *words, "-o", tmp_path / "out") == 2
-    assert "tells 3 states apart" in capsys.readouterr().err
+    words = (*words, "--device", "cpu", "--min-confidence", 0.5, "--min-depth", 40, "-o", output)
+    # One fails, by name, and the others are there.
+    assert leech("predict", *words) == 1
+    assert "1 of 3 samples failed. 'lost'" in capsys.readouterr().err
+    own = {
+        f"{name}.{kind}"
+        for name in ("run", "strong")
+        for kind in ("bam", "states.tsv.gz", "states_summary.tsv.gz", "predict.json")
+    }
+    assert {path.name for path in output.iterdir()} == {*own, "samples.states_summary.tsv.gz"}
+    # The same calls as of the run alone.
+    assert (output / "run.states.tsv.gz").read_bytes() == (work / "tables" / "calls.states.tsv.gz").read_bytes()
+    together = rows_of(output / "samples.states_summary.tsv.gz")
+    alone = {name: rows_of(output / f"{name}.states_summary.tsv.gz") for name in ("run", "strong")}
+    assert len(together) == 8
+    for name, rows in alone.items():
+        assert [{**row, "sample": name} for row in rows] == [row for row in together if row["sample"] == name]
+    # Without the broken one, what is there is taken as it is, and another rule is refused.
+    sheet.write_text("\n".join(["sample\tpod5\tbam", *lines, ""]))
+    before = {path.name: path.stat().st_mtime_ns for path in output.iterdir() if path.name in own}
+    capsys.readouterr()
+    assert leech("predict", *words, "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["complete_already"], told["samples"]) == (["run", "strong"], {})
+    assert {path.name: path.stat().st_mtime_ns for path in output.iterdir() if path.name in own} == before
+    assert rows_of(output / "samples.states_summary.tsv.gz") == together
+    (output / "strong.bam").unlink()
+    assert leech("predict", *words) == 0
+    assert (output / "strong.bam").is_file()
+    assert (output / "run.bam").stat().st_mtime_ns == before["run.bam"]
+    assert leech("predict", *words, "--abstain-junction-indel") == 1
+    assert "holds 2 of the 2 samples as a run with another model" in capsys.readouterr().err
+    assert leech("predict", *words, "--threshold", 0.3) == 2
+    assert "--threshold is about a positive state" in capsys.readouterr().err
 
 
 def test_a_report_of_such_calls_is_refused_in_words(work, tmp_path, capsys):

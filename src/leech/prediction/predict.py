@@ -25,7 +25,7 @@ from leech.data.pod5 import BadFile
 from leech.data.reasons import Counts
 from leech.data.refine import RefinementTally
 from leech.data.stream import ReadStream
-from leech.models.bundle import LoadedModel, load_bundle, read_bundle, require_two_states
+from leech.models.bundle import LoadedModel, load_bundle, read_bundle
 from leech.models.learnt import Overlap
 from leech.prediction.calls import Call, CallRules
 from leech.prediction.config import PredictConfig
@@ -151,7 +151,15 @@ def predict(
     OutputFiles.plan(sources, config, output).refuse_inputs(inputs)
     if not read_bundle(model).has_two_states:
         return predict_classes(
-            model, sources, config, output, force=force, progress=progress, stamp=stamp, clock=time.monotonic
+            model,
+            sources,
+            config,
+            output,
+            identity=None,
+            force=force,
+            progress=progress,
+            stamp=stamp,
+            clock=time.monotonic,
         )
     return predict_run(
         Caller.load(model, config),
@@ -191,7 +199,6 @@ class Caller(NamedTuple):
         :raises MismatchError: a folder that was changed, or controls that were called by something else.
         """
         loaded = load_bundle(model)
-        require_two_states(loaded.bundle, model, "calling by a sample sheet")
         groups = {} if config.reference_groups is None else read_reference_groups(config.reference_groups)
         rules = CallRules.of(config, loaded.bundle.threshold_cl)
         calling = Calling.of(model, loaded.bundle, rules)

@@ -19,15 +19,17 @@ from typing import Any, NamedTuple
 from leech.config import to_mapping
 from leech.console import Progress, Table, logger
 from leech.data.config import ReadSources
-from leech.errors import ConfigError, InputError, LeechError, MismatchError
-from leech.models.bundle import DESCRIPTION
-from leech.prediction.config import PredictConfig, is_sample_name
+from leech.errors import ConfigError, LeechError, MismatchError
+from leech.models.bundle import DESCRIPTION, read_bundle
+from leech.prediction.config import PredictConfig
+from leech.prediction.multiclass.samples import ClassSamplesResult, predict_class_samples
 from leech.prediction.outputs import OutputFiles
 from leech.prediction.predict import Caller, PredictResult, predict_run
-from leech.prediction.record import RECORD, RULES, Calling, choices_of, read_record, told
+from leech.prediction.record import RECORD, Calling, choices_of, read_record, told
+from leech.prediction.sheet import COMBINED, Sample, decisive, place_of, refuse_failed
+from leech.prediction.sheet import read_sheet as read_sheet
 from leech.prediction.summary import SUMMARIES, Summarised, shown, write_combined
 from leech.prediction.tally import Tally
-from leech.prediction.tsv import read_tsv
 from leech.provenance import (
     Identity,
     Stamp,
@@ -35,60 +37,6 @@ from leech.provenance import (
     digest_of,
     refuse_input_as_output,
 )
-
-COMBINED = "samples"
-"""What the names of the combined tables begin with."""
-
-_COLUMNS = ("sample", "pod5", "bam")
-
-_WITHOUT_EFFECT = ("workers", "batch_size", "batch_records", "device", "gpus", "sample", "tables", "threshold", *RULES)
-"""Settings that a sample may be finished with and yet be the same; what threshold and abstention come to is compared apart."""
-
-
-class Sample(NamedTuple):
-    """One line of the sheet."""
-
-    name: str
-    pod5: tuple[Path, ...]
-    bam: Path
-
-
-def read_sheet(path: Path) -> list[Sample]:
-    """Read a sample sheet: a TSV with the columns sample, pod5 and bam, in any order; others are passed over.
-
-    Several POD5 paths of a sample are separated by ``;``. Relative paths start at the sheet's own folder.
-
-    :raises InputError: unreadable, a missing column, an empty cell, a name that is no file name, or one that comes twice.
-    """
-    (_, columns), *lines = read_tsv(path, "a sample sheet")
-    missing = [column for column in _COLUMNS if column not in columns]
-    if missing:
-        raise InputError(
-            f"Sample sheet '{path}' has no column {' and no column '.join(map(repr, missing))}; it has {', '.join(columns)}.",
-            hint="Its header line names sample, pod5 and bam, separated by tabs.",
-        )
-    samples: dict[str, Sample] = {}
-    for number, cells in lines:
-        row = dict(zip(columns, cells, strict=True))
-        where = f"Sample sheet '{path}' line {number}"
-        empty = [column for column in _COLUMNS if not row[column]]
-        if empty:
-            raise InputError(f"{where}: column '{empty[0]}' is empty.")
-        name = row["sample"]
-        if not is_sample_name(name) or name == COMBINED:
-            raise InputError(
-                f"{where}: column 'sample' holds '{name}', which cannot begin the names of the sample's files.",
-                hint=f"Give a name without '/', not beginning with '.', and other than '{COMBINED}'.",
-            )
-        if name in samples:
-            raise InputError(f"{where}: column 'sample' holds '{name}' a second time.")
-        if row["bam"] == "-":
-            raise InputError(f"{where}: column 'bam' is standard input, which can be one sample only.")
-        pod5 = tuple(path.parent / part.strip() for part in row["pod5"].split(";") if part.strip())
-        samples[name] = Sample(name, pod5, path.parent / row["bam"])
-    if not samples:
-        raise InputError(f"Sample sheet '{path}' lists no sample.")
-    return list(samples.values())
 
 
 @dataclass(frozen=True)
@@ -115,23 +63,7 @@ class SamplesResult:
 
         :raises LeechError: with the samples' names.
         """
-        broken: dict[str, LeechError] = dict(self.failed)
-        for name, result in self.finished.items():
-            try:
-                result.refuse_incomplete()
-            except LeechError as error:
-                broken[name] = error
-        if broken:
-            told = (
-                f"'{name}': {error.message}" + ("" if error.hint is None else f" ({error.hint})")
-                for name, error in broken.items()
-            )
-            number = len(self.finished) + len(self.earlier) + len(self.failed)
-            others = "The other samples are complete. " if len(broken) < number else ""
-            raise LeechError(
-                f"{len(broken)} of {number} samples failed. {'; '.join(told)}",
-                hint=f"{others}The same command again runs only those that are not complete.",
-            )
+        refuse_failed(self.finished, self.earlier, self.failed)
 
     def to_mapping(self) -> dict[str, Any]:
         """Return plain types, ready for JSON."""
@@ -168,7 +100,7 @@ def predict_samples(
     force: bool,
     progress: Progress,
     stamp: Stamp,
-) -> SamplesResult:
+) -> SamplesResult | ClassSamplesResult:
     """Call the runs of all samples, one after the other, and write tables over all of them.
 
     :param sources: what all samples share; POD5 and BAM are the samples' own.
@@ -188,6 +120,10 @@ def predict_samples(
     config = replace(config, format=config.format or "both")
     if config.format == "bam":
         raise ConfigError("--format bam leaves nothing to combine over the samples.", hint="Give 'both' or 'tsv'.")
+    if not read_bundle(model).has_two_states:
+        return predict_class_samples(
+            model, samples, sources, config, output, force=force, progress=progress, stamp=stamp
+        )
     _refuse_inputs(samples, sources, config, output)
     command = _Command.begin(model, sources, config, output)
     earlier_runs = {} if force else _earlier_runs(command, samples)
@@ -267,7 +203,7 @@ class _Command(NamedTuple):
             "model": self.description,
             "calling": self.caller.calling.values,
             "files": [None if identity is None else asdict(identity) for identity in identities],
-            "settings": _decisive(to_mapping(self.config)),
+            "settings": decisive(to_mapping(self.config)),
             "sources": choices_of(self.sources),
         }
         return digest_of(content)
@@ -279,13 +215,9 @@ def _refuse_inputs(samples: Sequence[Sample], sources: ReadSources, config: Pred
     inputs += [path for sample in samples for path in (*sample.pod5, sample.bam)]
     for sample in samples:
         own, named = replace(sources, pod5=sample.pod5, bam=sample.bam), replace(config, sample=sample.name)
-        OutputFiles.plan(own, named, _place(sample, config, output)).refuse_inputs(inputs)
+        OutputFiles.plan(own, named, place_of(sample, config, output)).refuse_inputs(inputs)
     for path in _combined(output).values():
         refuse_input_as_output(path, inputs)
-
-
-def _place(sample: Sample, config: PredictConfig, output: Path) -> Path:
-    return output if config.format == "tsv" else output / f"{sample.name}.bam"
 
 
 def _run(command: _Command, sample: Sample, *, force: bool, progress: Progress, stamp: Stamp) -> PredictResult:
@@ -297,17 +229,13 @@ def _run(command: _Command, sample: Sample, *, force: bool, progress: Progress, 
         command.caller,
         own,
         replace(command.config, sample=sample.name),
-        _place(sample, command.config, command.output),
+        place_of(sample, command.config, command.output),
         identity=command.identity_of(sample, files),
         force=force,
         progress=progress,
         stamp=replace(stamp, inputs=tuple(found for found in identities if found is not None)),
         clock=time.monotonic,
     )
-
-
-def _decisive(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in settings.items() if name not in _WITHOUT_EFFECT}
 
 
 class _EarlierRun(NamedTuple):
@@ -343,7 +271,7 @@ def _earlier_runs(command: _Command, samples: Sequence[Sample]) -> dict[str, _Ea
                 "; ".join(differences) or "its input files, or what the model folder says beside its network"
             )
             continue
-        files = OutputFiles.plan(own, replace(config, sample=sample.name), _place(sample, config, output)).all
+        files = OutputFiles.plan(own, replace(config, sample=sample.name), place_of(sample, config, output)).all
         is_complete = not lacks_reads and all(file.is_file() for file in files)
         found[sample.name] = _EarlierRun(Tally.from_mapping(record["tally"]), is_complete)
     if others:
@@ -363,7 +291,7 @@ def _differences(record: Mapping[str, Any], sources: ReadSources, config: Predic
     """Return in words in which settings an earlier run differs."""
     found = list(calling.differences(record))
     pairs = (
-        (_decisive(record.get("settings") or {}), _decisive(to_mapping(config))),
+        (decisive(record.get("settings") or {}), decisive(to_mapping(config))),
         (record.get("sources") or {}, choices_of(sources)),
     )
     for there, here in pairs:

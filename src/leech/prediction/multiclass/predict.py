@@ -129,6 +129,7 @@ def predict_classes(
     config: PredictConfig,
     output: Path,
     *,
+    identity: str | None,
     force: bool,
     progress: Progress,
     stamp: Stamp,
@@ -136,12 +137,13 @@ def predict_classes(
 ) -> ClassPredictResult:
     """Call every read of a run; parameters and errors as of :func:`leech.prediction.predict.predict`.
 
+    :param identity: by which a later command knows the finished run again; stands in its record.
     :param clock: seconds, for the time that is left.
     """
     loaded = load_bundle(model)
     labels = loaded.bundle.labels
     rules = ClassRules.of(config, loaded.bundle)
-    files = OutputFiles.plan(sources, config, output, calls=(CALLS,), summaries={"reference": SUMMARY})
+    files = plan_files(sources, config, output)
     files.refuse_inputs([*sources.pod5, sources.bam, sources.reference, sources.read_sites])
     if files.bam is not None:
         require_plain_labels(labels)
@@ -169,10 +171,15 @@ def predict_classes(
         for path in partial.summaries.values():
             write_summary(path, result.tally, labels, config.min_depth)
         if partial.record is not None:
-            _write_record(partial.record, model, result, sources, config, stamp)
+            _write_record(partial.record, model, result, sources, config, identity, stamp)
         for path in files.stale_indexes():
             path.unlink()
     return result
+
+
+def plan_files(sources: ReadSources, config: PredictConfig, output: Path) -> OutputFiles:
+    """Return the files that a configuration asks for; see :meth:`leech.prediction.outputs.OutputFiles.plan`."""
+    return OutputFiles.plan(sources, config, output, calls=(CALLS,), summaries={"reference": SUMMARY})
 
 
 class _ClassFiles:
@@ -229,16 +236,23 @@ class _ClassFiles:
 
 
 def _write_record(
-    path: Path, model: Path, result: ClassPredictResult, sources: ReadSources, config: PredictConfig, stamp: Stamp
+    path: Path,
+    model: Path,
+    result: ClassPredictResult,
+    sources: ReadSources,
+    config: PredictConfig,
+    identity: str | None,
+    stamp: Stamp,
 ) -> None:
     """Write what was called, and by what."""
-    identity = ModelIdentity.of(model)
+    by = ModelIdentity.of(model)
     content = {
         "format": CLASSES_FORMAT,
         "schema_version": SCHEMA_VERSION,
         **{name: value for name, value in result.to_mapping().items() if name not in ("path", "tables")},
-        "model_digest": identity.model,
-        "calibration_digest": identity.calibration,
+        "model_digest": by.model,
+        "calibration_digest": by.calibration,
+        "identity": identity,
         "settings": to_mapping(replace(config, tables=None if config.tables is None else final_path(config.tables))),
         "sources": choices_of(sources),
         "provenance": stamp.to_mapping(),

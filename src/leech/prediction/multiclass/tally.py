@@ -7,6 +7,7 @@ their own on a reference (``NOT_A_LOSS``) are not counted, as in ``prediction/ta
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from leech.data.reasons import NOT_A_LOSS, REASONS
@@ -47,6 +48,13 @@ class ClassTally:
     def __init__(self, num_labels: int) -> None:
         self._num_labels = num_labels
         self._groups: dict[str, StateCounts] = {}
+
+    @classmethod
+    def of(cls, num_labels: int, groups: Mapping[str, StateCounts]) -> ClassTally:
+        """Return the tally of counts that are known already, by reference."""
+        tally = cls(num_labels)
+        tally._groups = dict(groups)
+        return tally
 
     def count(self, call: ClassCall) -> None:
         """Count one record's call."""

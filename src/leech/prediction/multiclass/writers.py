@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import array
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -111,20 +111,42 @@ def write_summary(path: Path, tally: ClassTally, labels: Sequence[str], min_dept
 
     :param min_depth: calls from which on fractions are marked as resting on enough reads.
     """
-    columns = (
+    table = GzipTable(path, _columns(labels))
+    try:
+        for name, counts in tally.by_reference().items():
+            table.write(name, *_cells(counts, min_depth))
+    finally:
+        table.close()
+
+
+def write_combined(path: Path, samples: Mapping[str, ClassTally], labels: Sequence[str], min_depth: int) -> None:
+    """Write one table of several samples: a row per reference and sample, also where a sample has no read of a reference."""
+    by_sample = {sample: tally.by_reference() for sample, tally in samples.items()}
+    table = GzipTable(path, ("sample", *_columns(labels)))
+    try:
+        for name in sorted({name for found in by_sample.values() for name in found}):
+            for sample, found in by_sample.items():
+                counts = found.get(name, StateCounts([0] * len(labels)))
+                table.write(sample, name, *_cells(counts, min_depth))
+    finally:
+        table.close()
+
+
+def _columns(labels: Sequence[str]) -> tuple[str, ...]:
+    return (
         "reference",
         *(f"n_{label}" for label in labels),
         *("n_no_call", "no_call_reasons", "enough"),
         *(f"fraction_{label}{suffix}" for label in labels for suffix in ("", "_low", "_high")),
     )
-    table = GzipTable(path, columns)
-    try:
-        for name, counts in tally.by_reference().items():
-            reasons = ",".join(f"{reason}={number}" for reason, number in counts.reasons().items())
-            cells = (counts.num_no_call, reasons, int(counts.num_called >= min_depth))
-            table.write(name, *counts.num_by_label, *cells, *_fractions(counts))
-    finally:
-        table.close()
+
+
+def _cells(counts: StateCounts, min_depth: int) -> Iterator[object]:
+    yield from counts.num_by_label
+    yield counts.num_no_call
+    yield ",".join(f"{reason}={number}" for reason, number in counts.reasons().items())
+    yield int(counts.num_called >= min_depth)
+    yield from _fractions(counts)
 
 
 def _fractions(counts: StateCounts) -> Iterator[str]:
