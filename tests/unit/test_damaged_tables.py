@@ -11,8 +11,9 @@ import pytest
 from leech.data.levels import KmerTable
 from leech.data.sites import BedSites
 from leech.errors import InputError
-from leech.evaluation.report.results import read_samples, read_scores, table_rows
+from leech.evaluation.report.results import read_samples, read_scores
 from leech.evaluation.scores import load_scores
+from leech.evaluation.tables import table_rows
 from leech.prediction.samples import read_sheet
 from leech.prediction.tally import read_reference_groups
 from results_files import put_sample
@@ -70,7 +71,7 @@ def test_a_count_that_only_looks_like_a_number_is_refused(tmp_path):
 def test_a_read_without_a_label_or_a_call_is_not_counted_as_negative(cells, tmp_path):
     path = tmp_path / "scores.tsv"
     path.write_text(f"{HEADER}r1\tp1\tref\t{cells}\n")
-    with pytest.raises(InputError, match="without a label or a call: line 2"):
+    with pytest.raises(InputError, match="without a label or a call: 'r1'"):
         load_scores(path)
     if cells.startswith("\t"):
         with pytest.raises(InputError, match="without a label"):

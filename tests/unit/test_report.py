@@ -411,7 +411,7 @@ def test_folders_without_tables_and_broken_tables_are_refused(tmp_path):
     with pytest.raises(InputError, match="no folder"):
         read_samples([tmp_path / "nothing"])
     put_table(tmp_path / "t" / "s.charging_summary.tsv.gz", SUMMARY, [["a", "b"]])
-    with pytest.raises(InputError, match="not as wide as its header: line 2"):
+    with pytest.raises(InputError, match="not as wide as the header: line 2"):
         read_samples([tmp_path / "t"])
     put_table(tmp_path / "t" / "s.charging_summary.tsv.gz", ["reference"], [])
     with pytest.raises(InputError, match="no column 'n_positive'"):

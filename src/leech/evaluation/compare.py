@@ -8,10 +8,9 @@ operating point.
 
 from __future__ import annotations
 
-import csv
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,8 +36,9 @@ from leech.evaluation.evaluate import (
 from leech.evaluation.intervals import Estimate, cell
 from leech.evaluation.metrics import Bools, Floats, Ranking
 from leech.evaluation.paired import Difference, Discordance, auroc_difference, discordance
-from leech.evaluation.scores import ReadScores, load_scores, open_table, read_scores, require_tsv
+from leech.evaluation.scores import ReadScores, load_scores, read_scores, require_tsv
 from leech.evaluation.summary import bootstrap
+from leech.evaluation.tables import write_table
 from leech.models.bundle import ModelBundle, load_bundle, read_bundle
 from leech.models.device import choose_device
 from leech.provenance import Stamp, atomic_file, refuse_input_as_output
@@ -362,15 +362,16 @@ class _Figures:
 
 def _write_flips(path: Path, final: Path, names: Sequence[str], reads: Sequence[ReadScores]) -> None:
     """Write the reads that are not called alike by all, in the order of the first model's."""
-    with open_table(path, final) as file:
-        table = csv.writer(file, delimiter="\t", lineterminator="\n")
-        heads = (f"{name}_{what}" for name in names for what in ("p", "cl", "call"))
-        table.writerow(["read_id", "reference", "label", *heads])
-        for number, read_id in enumerate(reads[0].read_ids):
-            if len({model.calls[number] for model in reads}) > 1:
-                cells = (
-                    value
-                    for model in reads
-                    for value in (repr(float(model.p[number])), int(model.likelihood[number]), model.calls[number])
-                )
-                table.writerow([read_id, reads[0].references[number], reads[0].labels[number], *cells])
+    heads = (f"{name}_{what}" for name in names for what in ("p", "cl", "call"))
+    write_table(path, final, ["read_id", "reference", "label", *heads], _flips(reads))
+
+
+def _flips(reads: Sequence[ReadScores]) -> Iterator[list[object]]:
+    for number, read_id in enumerate(reads[0].read_ids):
+        if len({model.calls[number] for model in reads}) > 1:
+            cells = (
+                value
+                for model in reads
+                for value in (repr(float(model.p[number])), int(model.likelihood[number]), model.calls[number])
+            )
+            yield [read_id, reads[0].references[number], reads[0].labels[number], *cells]
