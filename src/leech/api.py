@@ -243,8 +243,8 @@ class Model:
         require_same_recipe(self.recipe, corpus, self.path)
         rows, device = corpus.rows(split), choose_device(config.device)
         p = score_model(self._loaded, corpus, rows, config.batch_size, device, on_batch=lambda number: None).p
-        overlap = compare_with_learnt(self._loaded, corpus, rows, split)
-        warn_if_learnt(overlap)
+        overlap = compare_with_learnt(self._loaded, corpus, rows, [split or "all"])
+        warn_if_learnt(overlap, self.path)
         found = corpus.gather(rows, ["read_id", "reference", "junction_indel"])
         verdicts = decide(p, found["junction_indel"], rules)
         called = verdicts.reasons == ""
@@ -265,7 +265,7 @@ class Model:
             open_run(self.path, self.recipe, sources) as stream,
             SilentProgress().task("predict", unit="reads") as task,
         ):
-            whole = Run(self._loaded, rules, stream)
+            whole = Run(self.path, self._loaded, rules, stream)
             whole.go(config, lambda _, call: calls.append(call), task, time.monotonic)
         return Calls(
             self.bundle.positive_label,

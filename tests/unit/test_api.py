@@ -163,7 +163,7 @@ def test_reads_that_the_model_learnt_from_are_told_of_in_files_and_in_python(sou
         assert record["learnt_from"] == expected
         for calls in (call(model, sources), leech.load_model(model, device="cpu").predict(corpus_path)):
             assert calls.learnt.to_mapping() == expected
-        told = "The model learnt from 5 of the 11 reads that could be compared"
+        told = f"Model '{model}' learnt from 5 of the 11 reads that could be compared"
         assert caplog.text.count(told) == (3 if expected["state"] == "yes" else 0)
 
 
