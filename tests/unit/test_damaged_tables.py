@@ -78,6 +78,14 @@ def test_a_read_without_a_label_or_a_call_is_not_counted_as_negative(cells, tmp_
             read_scores([path])
 
 
+@pytest.mark.parametrize("other", ["b\tx\ty\t1", "b\tz\tx\t1"])
+def test_scores_of_another_positive_label_or_a_third_state_are_not_counted_with_the_rest(other, tmp_path):
+    path = tmp_path / "scores.tsv"
+    path.write_text(f"read_id\tlabel\tpositive_label\tcl\na\tx\tx\t9\nc\ty\tx\t9\n{other}\n")
+    with pytest.raises(InputError, match="of more than two states"):
+        read_scores([path])
+
+
 def test_a_byte_order_mark_and_carriage_returns_hide_no_column(tmp_path):
     path = tmp_path / "scores.tsv"
     row = "r1\tp1\tref\tcharged\tcharged\t0.9\t230\tcharged\n"

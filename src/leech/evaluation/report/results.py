@@ -236,7 +236,7 @@ def _whole(value: Any, path: Path) -> int:
 def read_scores(paths: Sequence[Path]) -> list[Judged]:
     """Read tables of scores of ``leech eval test --scores``, and count their reads by ``cl``.
 
-    :raises InputError: unreadable, a column missing, a ``cl`` that is none, or no read.
+    :raises InputError: unreadable, a column missing, a ``cl`` that is none, reads of several models, or no read.
     """
     bare = [path.with_suffix("") if path.suffix == ".gz" else path for path in paths]
     judged = []
@@ -247,7 +247,12 @@ def read_scores(paths: Sequence[Path]) -> list[Judged]:
             if not row["label"]:
                 raise InputError(f"Scores '{path}' have a read without a label, which is neither right nor wrong.")
             positive = row["label"] == row["positive_label"]
-            labels[positive], labels[True] = row["label"], row["positive_label"]
+            told = {positive: row["label"], True: row["positive_label"]}
+            if any(labels.setdefault(side, label) != label for side, label in told.items()):
+                raise InputError(
+                    f"Scores '{path}' are of more than two states: {', '.join(sorted({*labels.values(), *told.values()}))}.",
+                    hint="Give the table as 'leech eval test --scores' wrote it, of one model.",
+                )
             sides[positive][_level(row["cl"], path)] += 1
         if not labels:
             raise InputError(f"Scores '{path}' hold no read.")
