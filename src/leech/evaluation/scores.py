@@ -1,29 +1,24 @@
 """Scores read by read as a TSV: what ``leech eval test --scores`` writes and ``leech eval compare`` reads.
 
-Hides: columns, number formats and gzip. Belongs here: the file; what is made of scores lies in ``evaluate.py`` and
+Hides: columns and number formats. Belongs here: the file; what is made of scores lies in ``evaluate.py`` and
 ``compare.py``. Invariants: one row per scored chunk, in the order of the corpus; numbers read back as they were; an empty
 cell is what is not known.
 """
 
 from __future__ import annotations
 
-import csv
-import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from leech.data.corpus import Corpus
-from leech.data.packed import open_to_read, packed_writer
 from leech.data.pod5 import unpack_read_ids
 from leech.errors import ConfigError, InputError
 from leech.evaluation.groups import JUNCTION_STRATA
 from leech.evaluation.metrics import Floats
+from leech.evaluation.tables import table_rows, write_table
 
 COLUMNS = (
     "read_id",
@@ -40,6 +35,9 @@ COLUMNS = (
     "cl",
     "call",
 )
+
+SCORES = "table of scores"
+"""What such a file is called in messages."""
 
 
 @dataclass(frozen=True)
@@ -131,41 +129,27 @@ def write_scores(
         key: [corpus.categories[key][code] for code in columns[key].tolist()] for key in ("flow_cell", "run", "sample")
     }
     raw = [""] * len(rows) if uncalibrated is None else [repr(value) for value in uncalibrated.tolist()]
-    with open_table(path, name) as file:
-        table = csv.writer(file, delimiter="\t", lineterminator="\n")
-        table.writerow(COLUMNS)
-        table.writerows(
-            zip(
-                scores.read_ids,
-                scores.parent_ids,
-                scores.references,
-                named["flow_cell"],
-                named["run"],
-                named["sample"],
-                [JUNCTION_STRATA[code] for code in columns["junction_indel"].tolist()],
-                scores.labels,
-                [scores.positive_label] * len(rows),
-                map(repr, scores.p.tolist()),
-                raw,
-                scores.likelihood.tolist(),
-                scores.calls,
-                strict=True,
-            )
-        )
-
-
-@contextmanager
-def open_table(path: Path, name: Path) -> Iterator[TextIO]:
-    """Open a text file to write, gzip where ``name`` ends in ``.gz``; its bytes depend on the rows alone."""
-    if name.suffix != ".gz":
-        with path.open("w", encoding="utf-8", newline="") as plain:
-            yield plain
-        return
-    with (
-        path.open("wb") as raw,
-        packed_writer(raw) as text,
-    ):
-        yield text
+    write_table(
+        path,
+        name,
+        COLUMNS,
+        zip(
+            scores.read_ids,
+            scores.parent_ids,
+            scores.references,
+            named["flow_cell"],
+            named["run"],
+            named["sample"],
+            [JUNCTION_STRATA[code] for code in columns["junction_indel"].tolist()],
+            scores.labels,
+            [scores.positive_label] * len(rows),
+            map(repr, scores.p.tolist()),
+            raw,
+            scores.likelihood.tolist(),
+            scores.calls,
+            strict=True,
+        ),
+    )
 
 
 def load_scores(path: Path) -> ReadScores:
@@ -174,27 +158,15 @@ def load_scores(path: Path) -> ReadScores:
     :raises InputError: unreadable, a column missing, a cell that is no number, or a file without reads.
     """
     wanted = ("read_id", "parent_id", "reference", "label", "positive_label", "p", "cl", "call")
-    try:
-        with open_to_read(path) as file:
-            table = csv.DictReader(file, delimiter="\t")
-            missing = [name for name in wanted if name not in (table.fieldnames or [])]
-            if missing:
-                raise InputError(
-                    f"Scores '{path}' have no column '{missing[0]}'.",
-                    hint="Give a file that 'leech eval test --scores' wrote, or a model folder.",
-                )
-            rows = []
-            for row in table:
-                if None in row or None in row.values():
-                    raise InputError(
-                        f"Scores '{path}' have a row that is not as wide as the header: line {table.line_num}."
-                    )
-                if not row["label"] or not row["call"]:
-                    # It would count as negative.
-                    raise InputError(f"Scores '{path}' have a read without a label or a call: line {table.line_num}.")
-                rows.append(tuple(row[name] for name in wanted))
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"Cannot read scores '{path}': {error}.") from error
+    rows = []
+    for row in table_rows(
+        path, wanted, SCORES, "Give a file that 'leech eval test --scores' wrote, or a model folder."
+    ):
+        read_id = row["read_id"]
+        if not row["label"] or not row["call"]:
+            # It would count as negative.
+            raise InputError(f"Scores '{path}' have a read without a label or a call: '{read_id}'.")
+        rows.append(tuple(row[name] for name in wanted))
     if not rows:
         raise InputError(f"Scores '{path}' hold no read.")
     read_ids, parent_ids, references, labels, positive, p, likelihood, calls = (

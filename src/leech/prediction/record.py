@@ -20,9 +20,6 @@ from leech.provenance import final_path, read_description
 FORMAT = "leech-predict"
 SCHEMA_VERSION = 1
 
-RECORD = "predict.json"
-"""Name of a run's record behind the sample's."""
-
 RULES = ("threshold_cl", "min_confidence", "abstain_junction_indel")
 
 

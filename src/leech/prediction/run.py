@@ -52,13 +52,15 @@ def open_run(model: Path, recipe: Recipe, sources: ReadSources) -> AbstractConte
 class Run:
     """The calls of a run, and what was counted of them so far.
 
+    :param model: folder of the loaded model, for messages.
     :ivar counts: records by outcome.
     :ivar tally: calls by reference.
     :ivar histogram: called reads by ``cl``, int64 (256,).
     :ivar refinement: what became of the boundaries; None where they are not refined.
     """
 
-    def __init__(self, loaded: LoadedModel, rules: CallRules, stream: ReadStream) -> None:
+    def __init__(self, model: Path, loaded: LoadedModel, rules: CallRules, stream: ReadStream) -> None:
+        self._model = model
         self._loaded, self._rules, self._stream = loaded, rules, stream
         self._agreement, self._comparison = Agreement(loaded.bundle, stream), Comparison(loaded.learnt)
         self.counts, self.tally = Counts(), Tally()
@@ -105,7 +107,7 @@ class Run:
         if self.refinement is not None:
             self.refinement.refuse_harm()
         warn_about_new_references(self.called, self._loaded.bundle)
-        warn_if_learnt(self.learnt)
+        warn_if_learnt(self.learnt, self._model)
 
     def _hand_on(self, scored: ScoredBatch, take: TakeCall) -> None:
         outcomes = []

@@ -22,10 +22,11 @@ from leech.data.config import ReadSources
 from leech.errors import ConfigError, InputError, LeechError, MismatchError
 from leech.models.bundle import DESCRIPTION
 from leech.prediction.config import PredictConfig, is_sample_name
+from leech.prediction.names import RECORD, SUMMARIES
 from leech.prediction.outputs import OutputFiles
 from leech.prediction.predict import Caller, PredictResult, predict_run
-from leech.prediction.record import RECORD, RULES, Calling, choices_of, read_record, told
-from leech.prediction.summary import SUMMARIES, Summarised, shown, write_combined
+from leech.prediction.record import RULES, Calling, choices_of, read_record, told
+from leech.prediction.summary import Summarised, shown, write_combined
 from leech.prediction.tally import Tally
 from leech.prediction.tsv import read_tsv
 from leech.provenance import (
