@@ -251,29 +251,34 @@ class Examiner:
 
     def examine(self, records: Sequence[pysam.AlignedSegment]) -> Examined:
         """Return, for each record, what a chunk needs of it or the reason why it is not used."""
-        answers = [describe_record(record, self._min_mapq) for record in records]
-        described = [(place, answer) for place, answer in enumerate(answers) if not isinstance(answer, str)]
-        positions = self._index.positions([read.parent_id for _, read in described])
-        reasons = [answer if isinstance(answer, str) else None for answer in answers]
+        reasons: list[str | None] = [None] * len(records)
+        places: list[int] = []
+        described: list[Description] = []
+        for place, record in enumerate(records):
+            answer = describe_record(record, self._min_mapq)
+            if isinstance(answer, str):
+                reasons[place] = answer
+            else:
+                places.append(place)
+                described.append(answer)
+        positions = self._index.positions([read.parent_id for read in described])
         usable: list[int] = []
         sites: list[Site] = []
-        for number, ((place, read), position) in enumerate(zip(described, positions.tolist(), strict=True)):
+        for number, (place, read, position) in enumerate(zip(places, described, positions.tolist(), strict=True)):
             site = self._site(read, position, records[place])
             if isinstance(site, str):
                 reasons[place] = site
-                continue
-            usable.append(number)
-            sites.append(site)
+            else:
+                usable.append(number)
+                sites.append(site)
         self._num_looked_up += len(described)
         self._num_found += int((positions >= 0).sum())
-        return Examined(
-            reasons,
-            AlignedReads.of(
-                [described[number][1] for number in usable],
-                self._index.file_numbers[positions[usable]].astype(np.int64),
-                None if self._anchor is None else sites,
-            ),
+        reads = AlignedReads.of(
+            [described[number] for number in usable],
+            self._index.file_numbers[positions[usable]].astype(np.int64),
+            None if self._anchor is None else sites,
         )
+        return Examined(reasons, reads)
 
     def _site(self, read: Description, position: int, record: pysam.AlignedSegment) -> Site | str:
         """Return the site of a read that lies at a position of the index (-1 for none), or why it is not used."""
