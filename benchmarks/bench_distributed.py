@@ -22,7 +22,6 @@ With --write, a dated page is put into benchmarks/results/.
 from __future__ import annotations
 
 import argparse
-import datetime
 import importlib
 import multiprocessing
 import os
@@ -39,6 +38,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from dated import keep, today
 from leech.config import build
 from leech.data.compose import merge
 from leech.data.config import MergeConfig
@@ -251,10 +251,9 @@ def memory_on_rank(world: World, data: Path, steps: int) -> tuple[float, float, 
 
 
 def report(steps: int, gigabytes: Sequence[float], ranks: Sequence[int]) -> str:
-    today = datetime.date.today().isoformat()
     load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
     lines = [
-        f"# Training on one and several ranks, {today}\n",
+        f"# Training on one and several ranks, {today()}\n",
         f"torch {torch.__version__}, {os.cpu_count()} cores, load average {load} at the start; network tcn, batches of {BATCH} "
         "chunks of 450 samples and 41 bases.\n",
     ]
@@ -305,8 +304,7 @@ def main() -> None:
     text = report(given.steps, given.gigabytes, given.ranks)
     print(text)
     if given.write:
-        name = f"distributed-{datetime.date.today().isoformat()}.md"
-        (Path(__file__).parent / "results" / name).write_text(text, encoding="utf-8")
+        keep("distributed", text)
 
 
 if __name__ == "__main__":

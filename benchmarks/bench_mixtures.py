@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import datetime
 import gzip
 import os
 import subprocess
@@ -28,6 +27,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dated import show, today
 from leech.data.proportion import wilson
 from leech.models.bundle import CallCounts, read_bundle
 from leech.prediction.fractions import correct_errors
@@ -207,23 +207,19 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
-    today = datetime.date.today().isoformat()
+    show(report(options), "mixtures" if options.write else None)
+
+
+def report(options: argparse.Namespace) -> Iterator[str]:
     command = " ".join(["python", "benchmarks/bench_mixtures.py", *sys.argv[1:]])
-    lines = [
-        f"# Charged fractions of simulated mixtures, {today}\n",
+    yield f"# Charged fractions of simulated mixtures, {today()}\n"
+    yield (
         f"`{command}`: 20 tRNAs x {len(FRACTIONS)} mixtures ({', '.join(f'{fraction:g}' for fraction in FRACTIONS)} charged), "
-        f"{options.reads} reads each; model of {options.training} reads of either state, called at FPR <= 2 %.",
-    ]
-    print("\n".join(lines))
+        f"{options.reads} reads each; model of {options.training} reads of either state, called at FPR <= 2 %."
+    )
     for effect in options.effects:
         with tempfile.TemporaryDirectory() as name:
-            for line in measure(Path(name), effect, options):
-                lines.append(line)
-                print(line, flush=True)
-    if options.write:
-        target = Path(__file__).parent / "results" / f"mixtures-{today}.md"
-        target.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        print(f"written: {target.name}")
+            yield from measure(Path(name), effect, options)
 
 
 if __name__ == "__main__":

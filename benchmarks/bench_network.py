@@ -14,16 +14,15 @@ With --write, a dated table is put into benchmarks/results/.
 from __future__ import annotations
 
 import argparse
-import datetime
 import statistics
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from dated import keep, today
 from leech.config import build
 from leech.data.batches import Inputs
 from leech.data.recipe import CONTEXT_BASES, Recipe
@@ -147,15 +146,12 @@ def main() -> None:
     lines = table(contenders, batch, arguments.seconds)
     print("\n".join(lines))
     if arguments.write:
-        today = datetime.date.today().isoformat()
-        target = Path(__file__).parent / "results" / f"network-{today}.md"
-        target.parent.mkdir(exist_ok=True)
-        target.write_text(
-            f"# Networks on one CPU thread, {today}\n\nMedian CPU time of steps with {batch} chunks of {recipe.num_samples} "
+        keep(
+            "network",
+            f"# Networks on one CPU thread, {today()}\n\nMedian CPU time of steps with {batch} chunks of {recipe.num_samples} "
             f"samples and {recipe.num_bases} bases, torch {torch.__version__}; ratio to the plain network in the same run.\n"
-            "\n" + "\n".join(lines) + "\n"
+            "\n" + "\n".join(lines) + "\n",
         )
-        print(f"written: {target.name}")
 
 
 if __name__ == "__main__":

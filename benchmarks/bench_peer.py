@@ -17,7 +17,6 @@ column leaves out what both take for 50 reads.
 from __future__ import annotations
 
 import argparse
-import datetime
 import os
 import resource
 import statistics
@@ -30,6 +29,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pysam
+
+from dated import keep, today
 
 PEER_NETWORK = """
 import torch
@@ -252,10 +253,9 @@ def main() -> None:
     version = subprocess.run([given.remora, "--version"], capture_output=True, text=True, check=False).stdout.split()[
         -1
     ]
-    today = datetime.date.today().isoformat()
     text = "\n".join(
         [
-            f"# leech and remora, {today}\n",
+            f"# leech and remora, {today()}\n",
             f"{given.reads} simulated reads, medians of {given.runs} runs in turns, start-up included; remora {version}; "
             f"{os.cpu_count()} cores, load average {load:.1f} before and {os.getloadavg()[0]:.1f} after.\n",
             "| what | workers | leech, reads/s | remora, reads/s | ratio, wall | ratio, CPU | ratio, CPU, no start-up |",
@@ -265,7 +265,7 @@ def main() -> None:
     )
     sys.stdout.write(text + "\n")
     if given.write:
-        (Path(__file__).parent / "results" / f"peer-{today}.md").write_text(text + "\n", encoding="utf-8")
+        keep("peer", text + "\n")
 
 
 if __name__ == "__main__":

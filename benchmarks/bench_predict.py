@@ -18,7 +18,6 @@ table into benchmarks/results/.
 from __future__ import annotations
 
 import argparse
-import datetime
 import os
 import statistics
 import subprocess
@@ -29,6 +28,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from dated import show, today
 from leech.config import build
 from leech.data.recipe import Recipe
 from leech.models.bundle import ModelBundle, save_bundle
@@ -200,21 +200,19 @@ def main() -> None:
     parser.add_argument("--memory", type=int, nargs="*", default=[10_000, 100_000], help="sizes of libraries")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
-    today = datetime.date.today().isoformat()
+    show(report(options), "predict" if options.write else None)
+
+
+def report(options: argparse.Namespace) -> Iterator[str]:
     command = " ".join(["python", "benchmarks/bench_predict.py", *sys.argv[1:]])
-    lines = [f"# Predicting, {today}\n", f"`{command}`\n"]
+    yield f"# Predicting, {today()}\n"
+    yield f"`{command}`\n"
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         model = write_model(folder / "model", options.model)
-        parts = [speed(folder, model, options)] if options.runs else []
-        for part in [*parts, memory(folder, model, options.memory)]:
-            for line in part:
-                lines.append(line)
-                print(line, flush=True)
-    if options.write:
-        target = Path(__file__).parent / "results" / f"predict-{today}.md"
-        target.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        print(f"written: {target.name}")
+        if options.runs:
+            yield from speed(folder, model, options)
+        yield from memory(folder, model, options.memory)
 
 
 if __name__ == "__main__":

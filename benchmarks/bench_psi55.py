@@ -12,7 +12,6 @@ DATA is the folder that holds ``ecoli_psi55``. With --write, a dated table is pu
 from __future__ import annotations
 
 import argparse
-import datetime
 import tempfile
 import time
 from pathlib import Path
@@ -21,6 +20,7 @@ import numpy as np
 import torch
 from sklearn.metrics import roc_auc_score
 
+from dated import keep, today
 from leech.config import build
 from leech.console import SilentProgress
 from leech.data.compose import merge
@@ -95,8 +95,7 @@ def main() -> None:
     parser.add_argument("--write", action="store_true")
     arguments = parser.parse_args()
     overrides = dict(item.split("=", 1) for item in arguments.set)
-    today = datetime.date.today().isoformat()
-    stamp = Stamp.make(["bench_psi55"], today)
+    stamp = Stamp.make(["bench_psi55"], today())
     lines = ["| site | seed | pooled AUROC | longest training, s |", "|---|---|---|---|"]
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
@@ -111,13 +110,14 @@ def main() -> None:
             lines.append(f"| {site} | mean of {len(values)} | {np.mean(values):.4f} | |")
             print(lines[-1], flush=True)
     if arguments.write:
-        target = Path(__file__).parent / "results" / f"psi55-{today}.md"
         threads = torch.get_num_threads()
-        target.write_text(
-            f"# Pseudouridine 55, {today}\n\n5-fold cross-validation by read, 270 real reads, default network and options, "
-            f"{threads} CPU threads. Control: a site 35 bases upstream on the same reads.\n\n" + "\n".join(lines) + "\n"
+        keep(
+            "psi55",
+            f"# Pseudouridine 55, {today()}\n\n5-fold cross-validation by read, 270 real reads, default network and options, "
+            f"{threads} CPU threads. Control: a site 35 bases upstream on the same reads.\n\n"
+            + "\n".join(lines)
+            + "\n",
         )
-        print(f"written: {target.name}")
 
 
 if __name__ == "__main__":

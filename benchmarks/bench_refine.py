@@ -15,7 +15,6 @@ benchmarks/results/.
 from __future__ import annotations
 
 import argparse
-import datetime
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,6 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pysam
 
+from dated import keep, today
 from leech.config import build
 from leech.data import chunks, refine
 from leech.data.alignments import open_alignments
@@ -128,16 +128,14 @@ def main() -> None:
         lines += measure(name, load(pod5, bam, reference, recipe, table), recipe, table, arguments.repeats)
     print("\n".join(lines))
     if arguments.write:
-        today = datetime.date.today().isoformat()
-        target = Path(__file__).parent / "results" / f"refine-{today}.md"
-        target.write_text(
-            f"# Boundary refinement, {today}\n\nCPU time of one process, best of {arguments.repeats}; default recipe "
+        keep(
+            "refine",
+            f"# Boundary refinement, {today()}\n\nCPU time of one process, best of {arguments.repeats}; default recipe "
             f"({recipe.num_bases} bases, margin {refine.MARGIN_BASES}, half band {refine.HALF_BAND_BASES} bases). "
             "Correlations are medians over reads of per-base means with expected levels over the refined stretch.\n\n"
             + "\n".join(lines)
-            + "\n"
+            + "\n",
         )
-        print(f"written: {target.name}")
 
 
 if __name__ == "__main__":

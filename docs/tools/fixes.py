@@ -73,7 +73,7 @@ FIXES = {
     "Scores '…'": "Give the table as 'leech eval test --scores' wrote it, of one model.",
     "in column 'cl'": "Give the table as leech wrote it.",
     "Table '…'": "Give the table as leech wrote it.",
-    "Cannot read scores": "Copy the file again, or score again.",
+    "The … '…' has no column": "Give the table as leech wrote it.",
     "Cannot read table": "Copy the file again, or call again.",
     "training history": "Copy the model folder again.",
     "is not a leech": "Give a folder or file that leech wrote, of the kind that the option takes.",

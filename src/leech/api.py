@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -230,13 +230,14 @@ class Model:
 
         :param split: of the corpus; all chunks for None.
         :param options: of ``leech predict``, by their names in ``PredictConfig``, such as ``threshold``, ``min_confidence``,
-            ``workers``, ``batch_size``.
+            ``workers``, ``batch_size``; of a run those of ``ReadSources`` too, such as ``min_mapq`` and ``read_sites``.
         :raises ConfigError: neither a corpus nor a run, or both; unknown options, and those that only files can answer.
         :raises MismatchError: a corpus cut by another recipe, reads that contradict the recipe's frame, or a refinement that
             lowers their fit to the levels.
         :raises InputError: files that cannot be used, or no read that could be called.
         """
         run = {"pod5": pod5, "bam": bam, "reference": reference}
+        reading = {name: options.pop(name) for name in _READING if name in options}
         config = _options(options, self._device)
         rules = (
             CallRules.of(config, self.bundle.threshold_cl)
@@ -244,10 +245,10 @@ class Model:
             else ClassRules.of(config, self.bundle)
         )
         if corpus is not None:
-            if any(value is not None for value in run.values()):
+            if reading or any(value is not None for value in run.values()):
                 raise ConfigError(
                     "Model.predict was given a corpus and a run, and calls one of them.",
-                    hint="Leave out the corpus, or pod5, bam and reference.",
+                    hint="Leave out the corpus, or pod5, bam, reference and how they are read.",
                 )
             opened = corpus if isinstance(corpus, OpenCorpus) else OpenCorpus(corpus)
             return self._of_corpus(opened.corpus, split, config, rules)
@@ -262,7 +263,7 @@ class Model:
         assert pod5 is not None
         paths = [pod5] if isinstance(pod5, (str, Path)) else pod5
         sources = {"pod5": [Path(path) for path in paths], "bam": Path(bam or ""), "reference": Path(reference or "")}
-        return self._of_run(build(ReadSources, sources), config, rules)
+        return self._of_run(build(ReadSources, {**sources, **reading}), config, rules)
 
     def _of_corpus(
         self, corpus: Corpus, split: str | None, config: PredictConfig, rules: CallRules | ClassRules
@@ -270,8 +271,8 @@ class Model:
         require_same_recipe(self.recipe, corpus, self.path)
         rows, device = corpus.rows(split), choose_device(config.device)
         p = score_model(self._loaded, corpus, rows, config.batch_size, device, on_batch=lambda number: None).p
-        overlap = compare_with_learnt(self._loaded, corpus, rows, split)
-        warn_if_learnt(overlap)
+        overlap = compare_with_learnt(self._loaded, corpus, rows, [split or "all"])
+        warn_if_learnt(overlap, self.path)
         found = corpus.gather(rows, ["read_id", "reference", "junction_indel"])
         likelihoods = np.full(len(rows), -1, dtype=np.int16)
         if isinstance(rules, CallRules):
@@ -300,9 +301,9 @@ class Model:
         ):
             whole: CallLoop[Any]
             if isinstance(rules, CallRules):
-                whole = Run(self._loaded, rules, stream)
+                whole = Run(self.path, self._loaded, rules, stream)
             else:
-                whole = ClassRun(self._loaded, rules, stream)
+                whole = ClassRun(self.path, self._loaded, rules, stream)
             whole.go(config, lambda _, call: rows.append(self._row(call)), task, time.monotonic)
         return Calls(
             self.labels,
@@ -353,6 +354,9 @@ def open_corpus(path: Path | str) -> OpenCorpus:
     """
     return OpenCorpus(path)
 
+
+_READING = tuple(field.name for field in fields(ReadSources) if field.name not in ("pod5", "bam", "reference"))
+"""Options of ``leech predict`` about which reads of a run are taken."""
 
 _ANSWERED = frozenset(
     (

@@ -163,7 +163,7 @@ def test_reads_that_the_model_learnt_from_are_told_of_in_files_and_in_python(sou
         assert record["learnt_from"] == expected
         for calls in (call(model, sources), leech.load_model(model, device="cpu").predict(corpus_path)):
             assert calls.learnt.to_mapping() == expected
-        told = "The model learnt from 5 of the 11 reads that could be compared"
+        told = f"Model '{model}' learnt from 5 of the 11 reads that could be compared"
         assert caplog.text.count(told) == (3 if expected["state"] == "yes" else 0)
 
 
@@ -177,6 +177,22 @@ def test_options_reach_their_effect_on_runs_and_corpora(model_path, sources, cor
     assert set(calls.cl) == {-1}
     assert set(calls.state) == {""}
     assert np.isfinite(calls.p).all()
+
+
+def test_a_run_is_read_as_predict_is_told_to_read_it(model_path, sources, corpus_path, tmp_path):
+    # The run's reads have a mapping quality of 60.
+    with pytest.raises(InputError, match="low_mapq"):
+        call(model_path, sources, min_mapq=61)
+    with pytest.raises(InputError, match="--strict was given"):
+        call(model_path, sources, strict=True)
+    with pytest.raises(InputError, match=r"--max-fail-frac allows 5\.0%"):
+        call(model_path, sources, max_fail_frac=0.05)
+    assert len(call(model_path, sources, min_mapq=60, max_fail_frac=0.5)) == 12
+    with pytest.raises(ConfigError, match="a corpus and a run"):
+        leech.load_model(model_path, device="cpu").predict(corpus_path, min_mapq=1)
+    (tmp_path / "sites.tsv").write_text(f"read_id\tposition\n{read_id(1)}\t5\n")
+    with pytest.raises(ConfigError, match="read-sites"):
+        call(model_path, sources, read_sites=str(tmp_path / "sites.tsv"))
 
 
 def test_what_cannot_be_answered_is_refused(model_path, sources, corpus_path, folder):

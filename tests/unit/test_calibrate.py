@@ -24,6 +24,7 @@ from leech.evaluation.summary import Calibratedness
 from leech.models.bundle import ModelBundle, OperatingPoint, load_bundle, save_bundle
 from leech.models.calibration import sigmoid
 from leech.models.description import describe
+from leech.models.learnt import Learnt
 from leech.models.spec import build_network, load_architecture
 from planted import RECIPE, STAMP, planted_chunks, write_chunks
 
@@ -294,6 +295,27 @@ def test_too_few_reads_are_refused_and_few_are_warned_of(
     assert "Only 40 reads of 'charged' in the calibration split" in caplog.text
     with pytest.raises(InputError, match="has 8 reads of 'uncharged' in its calibration split, and at least 10"):
         run(model, tmp_path / "too-few", tmp_path / "newer")
+
+
+@pytest.mark.usefixtures("overconfident")
+def test_reads_of_either_split_that_the_model_learnt_from_are_warned_of(
+    corpus: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    opened = Corpus.open(corpus)
+    rows = np.concatenate([opened.rows("calibration")[:3], opened.rows("test")[:4], opened.rows("train")])
+    learnt = Learnt.of(opened.gather(rows, ["parent_id"])["parent_id"], opened.categories["run"])
+    model = write_model(tmp_path / "model")
+    content = json.loads((model / "model.json").read_text())
+    content["training"] |= learnt.to_mapping()
+    (model / "model.json").write_text(json.dumps(content))
+    learnt.save(model)
+    run(model, corpus, tmp_path / "new")
+    # 800 reads, of which both splits have 0.4.
+    assert f"Model '{model}' learnt from 7 of the 640 reads" in caplog.text
+    assert "make sure that it learnt from none" not in caplog.text
+    # The calibrated folder knows as much.
+    assert load_bundle(tmp_path / "new").learnt.runs == learnt.runs
+    assert load_bundle(tmp_path / "new").learnt.sketch is not None
 
 
 def test_a_corpus_that_the_model_was_not_trained_on_is_warned_of(

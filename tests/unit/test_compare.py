@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ import pytest
 import leech.evaluation.compare as module
 from leech.config import build
 from leech.console import SilentProgress
+from leech.data.corpus import Corpus
 from leech.data.recipe import Recipe
 from leech.errors import ConfigError, InputError, MismatchError
 from leech.evaluation.compare import Comparison, compare
@@ -20,19 +23,21 @@ from leech.evaluation.config import CompareConfig, EvalConfig
 from leech.evaluation.evaluate import evaluate
 from leech.evaluation.scores import load_scores
 from leech.models.bundle import ModelBundle, OperatingPoint, save_bundle
+from leech.models.learnt import Learnt
 from leech.models.spec import build_network, load_architecture
 from planted import RECIPE, STAMP, write_planted
 
+QUIET = {"force": False, "progress": SilentProgress(), "stamp": STAMP}
 HEADER = ("read_id", "parent_id", "reference", "label", "positive_label", "p", "cl", "call")
 
 
-def untrained(folder: Path, seed: int, recipe: Recipe = RECIPE) -> Path:
+def untrained(folder: Path, seed: int, recipe: Recipe = RECIPE, training: Mapping[str, Any] | None = None) -> Path:
     spec = load_architecture("tcn")
     bundle = ModelBundle(
         spec=spec,
         recipe=recipe,
         labels=("uncharged", "charged"),
-        training={},
+        training=training or {},
         stamp={},
         operating_point=OperatingPoint(threshold_cl=128, source="test"),
     )
@@ -123,6 +128,22 @@ def test_models_are_scored_as_eval_test_scores_them(models: list[Path], corpus: 
     assert mixed.contrasts[0]._replace(name="two") == result.contrasts[0]
     assert [model.name for model in mixed.models] == ["one", "two"]
     assert [model.data for model in mixed.models] == [corpus, None]
+
+
+def test_a_model_that_learnt_from_the_reads_is_named_and_a_table_is_not_known_of(
+    models: list[Path], corpus: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    opened = Corpus.open(corpus)
+    learnt = Learnt.of(opened.gather(opened.rows("test")[:5], ["parent_id"])["parent_id"], opened.categories["run"])
+    knowing = untrained(tmp_path / "knowing", 5, training=learnt.to_mapping())
+    learnt.save(knowing)
+    evaluate(models[0], corpus, build(EvalConfig, {"scores": tmp_path / "s.tsv"}), tmp_path / "m.json", **QUIET)
+    caplog.clear()
+    run([models[0], knowing, tmp_path / "s.tsv"], tmp_path / "c.json", data=[corpus])
+    told = {one["name"]: one["learnt_from"] for one in json.loads((tmp_path / "c.json").read_text())["models"]}
+    assert told["knowing"] == {"state": "yes", "num_compared": 24, "num_found": 5}
+    assert told["one"] == told["s"] == {"state": "unknown", "num_compared": 0, "num_found": 0}
+    assert f"Model '{knowing}' learnt from 5 of the 24 reads" in caplog.text
 
 
 def test_the_interval_of_a_difference_is_paired(tmp_path: Path) -> None:

@@ -11,8 +11,9 @@ import pytest
 from leech.data.levels import KmerTable
 from leech.data.sites import BedSites
 from leech.errors import InputError
-from leech.evaluation.report.results import read_samples, read_scores, table_rows
+from leech.evaluation.report.results import read_samples, read_scores
 from leech.evaluation.scores import load_scores
+from leech.evaluation.tables import table_rows
 from leech.prediction.samples import read_sheet
 from leech.prediction.tally import read_reference_groups
 from results_files import put_sample
@@ -70,11 +71,19 @@ def test_a_count_that_only_looks_like_a_number_is_refused(tmp_path):
 def test_a_read_without_a_label_or_a_call_is_not_counted_as_negative(cells, tmp_path):
     path = tmp_path / "scores.tsv"
     path.write_text(f"{HEADER}r1\tp1\tref\t{cells}\n")
-    with pytest.raises(InputError, match="without a label or a call: line 2"):
+    with pytest.raises(InputError, match="without a label or a call: 'r1'"):
         load_scores(path)
     if cells.startswith("\t"):
         with pytest.raises(InputError, match="without a label"):
             read_scores([path])
+
+
+@pytest.mark.parametrize("other", ["b\tx\ty\t1", "b\tz\tx\t1"])
+def test_scores_of_another_positive_label_or_a_third_state_are_not_counted_with_the_rest(other, tmp_path):
+    path = tmp_path / "scores.tsv"
+    path.write_text(f"read_id\tlabel\tpositive_label\tcl\na\tx\tx\t9\nc\ty\tx\t9\n{other}\n")
+    with pytest.raises(InputError, match="of more than two states"):
+        read_scores([path])
 
 
 def test_a_byte_order_mark_and_carriage_returns_hide_no_column(tmp_path):

@@ -374,7 +374,7 @@ def test_controls_that_the_model_learnt_from_are_warned_of(sources, tmp_path, sa
     model = make_model(tmp_path / "model", learnt.to_mapping())
     learnt.save(model)
     known = controls(model, sources, tmp_path, says)
-    assert caplog.text.count("The model learnt from 2 of the 11 reads") == 2
+    assert caplog.text.count(f"Model '{model}' learnt from 2 of the 11 reads") == 2
     caplog.clear()
     run(model, sources, tmp_path / "c", format="tsv", sample="s", **known)
     assert caplog.text.count("holds reads that the model learnt from, or was chosen by (2 of 11 compared)") == 2

@@ -176,6 +176,33 @@ def test_the_page_says_which_samples_the_model_learnt_from_and_which_nobody_know
     assert sum("is not known of old, three:" in words for words in page.words) == 1
 
 
+def test_samples_that_were_not_called_alike_are_not_compared_without_a_word(tmp_path):
+    alike = {
+        "labels": ["uncharged", "charged"],
+        "model_digest": "sha256:1",
+        "threshold_cl": 200,
+        "min_confidence": None,
+    }
+    for name, changes in (
+        ("one", {}),
+        ("two", {}),
+        ("other", {"labels": ["charged", "uncharged"], "threshold_cl": 128}),
+    ):
+        put_sample(tmp_path / name, name, REFERENCES)
+        path = tmp_path / name / f"{name}.predict.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), **alike, **changes}))
+    told = {}
+    for names in (("one", "two"), ("one", "two", "other")):
+        _, page = made(tmp_path, calls=[tmp_path / name for name in names])
+        told[len(names)] = [words for words in page.words if words.startswith("The samples were not called alike")]
+    assert told[2] == []
+    # Over the samples, the dots, the heat map and the histograms.
+    assert len(told[3]) == 4
+    assert set(told[3]) == {
+        "The samples were not called alike: they differ in states, threshold. Their fractions cannot be compared."
+    }
+
+
 @pytest.mark.parametrize(
     ("overlap", "words"),
     [(Overlap("yes", 40, 30), "yes: 30 of 40 reads compared"), (Overlap("no", 40, 0), "no"), (None, "unknown")],
@@ -411,7 +438,7 @@ def test_folders_without_tables_and_broken_tables_are_refused(tmp_path):
     with pytest.raises(InputError, match="no folder"):
         read_samples([tmp_path / "nothing"])
     put_table(tmp_path / "t" / "s.charging_summary.tsv.gz", SUMMARY, [["a", "b"]])
-    with pytest.raises(InputError, match="not as wide as its header: line 2"):
+    with pytest.raises(InputError, match="not as wide as the header: line 2"):
         read_samples([tmp_path / "t"])
     put_table(tmp_path / "t" / "s.charging_summary.tsv.gz", ["reference"], [])
     with pytest.raises(InputError, match="no column 'n_positive'"):

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from corpora import chunks, write
-from leech.data.corpus import Corpus
+from leech.data.corpus import ChunkArrays, Corpus
 from leech.errors import ConfigError, InputError
 from leech.evaluation.scores import COLUMNS, load_scores, read_scores, require_tsv, write_scores
+from leech.evaluation.tables import table_rows
 
 LABELS = ("uncharged", "charged")
 
@@ -45,6 +46,19 @@ def test_scores_read_back_as_they_were(corpus: Corpus, tmp_path: Path, suffix: s
     assert {row["junction"] for row in table} <= {"exact", "disrupted", "unmapped"}
     assert table[0]["read_id"].replace("-", "") == corpus.column("read_id")[2].tobytes().hex()
     assert [row["flow_cell"] for row in table] == ["F"] * 18
+
+
+def test_names_with_quotation_marks_read_back_as_they_were_and_separators_become_blanks(tmp_path: Path) -> None:
+    part = chunks(3, label='5" cap', references=('"r"',))
+    corpus = Corpus.open(
+        write(tmp_path / "corpus", ChunkArrays(part.columns, {**part.categories, "sample": ["a\tb\nc"]}))
+    )
+    rows, name = np.arange(3), tmp_path / "scores.tsv"
+    scores = read_scores(corpus, rows, np.array([0.1, 0.5, 1.0]), ("none", '5" cap'), 200)
+    write_scores(name, name, scores, corpus, rows, None)
+    read = load_scores(name)
+    assert (read.labels, read.references, read.positive_label) == (['5" cap'] * 3, ['"r"'] * 3, '5" cap')
+    assert [row["sample"] for row in table_rows(name, COLUMNS)] == ["a b c"] * 3
 
 
 def test_without_a_calibration_the_column_is_empty_and_equal_scores_give_equal_bytes(
@@ -93,5 +107,5 @@ def test_a_table_that_cannot_be_used_is_refused_in_words(tmp_path: Path, text: s
 def test_a_file_that_is_no_gzip_and_one_that_is_missing_are_refused(tmp_path: Path) -> None:
     (tmp_path / "s.tsv.gz").write_text("plain")
     for name in ("s.tsv.gz", "none.tsv"):
-        with pytest.raises(InputError, match="Cannot read scores"):
+        with pytest.raises(InputError, match="Cannot read table of scores"):
             load_scores(tmp_path / name)

@@ -9,7 +9,8 @@ import pytest
 from leech.errors import InputError
 from leech.prediction.calls import Call
 from leech.prediction.fractions import Corrections
-from leech.prediction.summary import SUMMARIES, Summarised, shown, write_summary
+from leech.prediction.names import SUMMARIES
+from leech.prediction.summary import Summarised, shown, write_summary
 from leech.prediction.tally import (
     Tally,
     assign_groups,

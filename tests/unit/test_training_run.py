@@ -79,7 +79,7 @@ def test_a_model_knows_the_reads_that_it_learnt_from_and_those_that_it_was_chose
     assert loaded.learnt.runs == frozenset(opened.categories["run"])
     sizes = {split: len(opened.rows(split)) for split in ("train", "validation", "test")}
     for split, number in sizes.items():
-        found = compare_with_learnt(loaded, opened, opened.rows(split), None)
+        found = compare_with_learnt(loaded, opened, opened.rows(split), ["all"])
         assert (found.num_compared, found.num_found) == (number, 0 if split == "test" else number)
         assert found.state == ("no" if split == "test" else "yes")
     assert loaded.learnt.sketch is not None

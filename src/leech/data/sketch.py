@@ -62,7 +62,10 @@ class ReadSketch:
         hashes = _hashes(read_ids)
         if not self.is_complete:
             hashes = hashes[hashes <= self.hashes[-1]]
-        return len(hashes), int(np.isin(hashes, self.hashes).sum())
+        # Much faster than isin, which would sort all that is kept again and again.
+        places = np.searchsorted(self.hashes, hashes)
+        known = places < len(self.hashes)
+        return len(hashes), int((self.hashes[places[known]] == hashes[known]).sum())
 
     @cached_property
     def _bytes(self) -> bytes:

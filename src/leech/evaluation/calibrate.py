@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from leech.config import to_mapping
 from leech.console import Progress, Table, logger
@@ -26,11 +27,11 @@ from leech.evaluation import metrics
 from leech.evaluation.config import CalibrateConfig, Target
 from leech.evaluation.evaluate import (
     labelled_rows,
+    overlap_with_warning,
     require_known_labels,
     require_same_recipe,
     score,
     true_classes,
-    warn_if_not_its_own,
 )
 from leech.evaluation.fit import Labelled, cross_validate, fit
 from leech.evaluation.intervals import parent_codes
@@ -164,13 +165,14 @@ def calibrate(
     require_class_options(config, len(bundle.labels))
     require_same_recipe(bundle.recipe, corpus, model)
     require_known_labels(bundle, corpus, model)
-    warn_if_not_its_own(bundle, corpus, model)
     target = config.target or _earlier_target(bundle)
     device = choose_device(config.device)
     place, path = (model.resolve(), model) if output is None else (output, output)
     result: CalibrationResult | ClassCalibrationResult
     with atomic_folder(place, force=force) as folder:
-        scored = {split: _labelled(loaded, corpus, split, config, device, progress) for split in SPLITS}
+        rows = {split: _rows(corpus, split) for split in SPLITS}
+        overlap_with_warning(loaded, corpus, np.concatenate(list(rows.values())), SPLITS, model)
+        scored = {split: _labelled(loaded, corpus, split, rows[split], config, device, progress) for split in SPLITS}
         if bundle.has_two_states:
             reads = {split: Labelled(part.logits, part.classes == 1, part.parents) for split, part in scored.items()}
             result = _calibrate_two(path, bundle, reads, corpus, target, config)
@@ -246,18 +248,28 @@ def _earlier_target(bundle: ModelBundle) -> Target | None:
     return earlier
 
 
-def _labelled(
-    loaded: LoadedModel, corpus: Corpus, split: str, config: CalibrateConfig, device: torch.device, progress: Progress
-) -> LabelledClasses:
-    """Return the raw logits of a split's reads, of two states or more, with truth and parents."""
+def _rows(corpus: Corpus, split: str) -> NDArray[np.int64]:
+    """Return the rows of a split that have a label."""
     if not corpus.is_split or not len(corpus.rows(split)):
         raise InputError(
             f"Corpus '{corpus.path}' has no {split} split, and calibrating needs reads that neither training nor the choice "
             "of weights saw.",
             hint="Divide it so, and train on that: 'leech data merge CORPUS... -o OUT --split 0.6 0.15 0.15 0.1'.",
         )
+    return labelled_rows(corpus, split)
+
+
+def _labelled(
+    loaded: LoadedModel,
+    corpus: Corpus,
+    split: str,
+    rows: NDArray[np.int64],
+    config: CalibrateConfig,
+    device: torch.device,
+    progress: Progress,
+) -> LabelledClasses:
+    """Return the raw logits of a split's reads, of two states or more, with truth and parents."""
     bundle = loaded.bundle
-    rows = labelled_rows(corpus, split)
     with progress.task(f"score {split}", unit="chunks", total=len(rows)) as task:
         scores = score(
             loaded.network, corpus, rows, bundle.spec.features, config.batch_size, device, on_batch=task.advance

@@ -8,10 +8,9 @@ operating point.
 
 from __future__ import annotations
 
-import csv
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,18 +28,20 @@ from leech.evaluation import metrics
 from leech.evaluation.config import CompareConfig
 from leech.evaluation.evaluate import (
     labelled_rows,
+    overlap_with_warning,
     require_known_labels,
     require_same_recipe,
     score_model,
-    warn_if_not_its_own,
 )
 from leech.evaluation.intervals import Estimate, cell
 from leech.evaluation.metrics import Bools, Floats, Ranking
 from leech.evaluation.paired import Difference, Discordance, auroc_difference, discordance
-from leech.evaluation.scores import ReadScores, load_scores, open_table, read_scores, require_tsv
+from leech.evaluation.scores import ReadScores, load_scores, read_scores, require_tsv
 from leech.evaluation.summary import bootstrap
+from leech.evaluation.tables import write_table
 from leech.models.bundle import ModelBundle, load_bundle, read_bundle, require_two_states
 from leech.models.device import choose_device
+from leech.models.learnt import Overlap
 from leech.provenance import Stamp, atomic_file, refuse_input_as_output
 
 FORMAT = "leech-comparison"
@@ -53,12 +54,14 @@ class Compared(NamedTuple):
     """One model or table of scores.
 
     :ivar data: corpus it was scored on; None for a table.
+    :ivar learnt: whether the model learnt from these reads.
     :ivar figures: by name in :data:`FIGURES`, with intervals from resampled parent reads.
     """
 
     name: str
     path: Path
     data: Path | None
+    learnt: Overlap
     figures: dict[str, Estimate]
 
 
@@ -118,6 +121,7 @@ class Comparison:
                     "name": model.name,
                     "path": os.path.relpath(model.path, self.path.parent),
                     "data": None if model.data is None else os.path.relpath(model.data, self.path.parent),
+                    "learnt_from": model.learnt.to_mapping(),
                     "figures": {name: figure.to_mapping() for name, figure in model.figures.items()},
                 }
                 for model in self.models
@@ -181,11 +185,15 @@ def compare(
                 _refuse_other_corpus(read_bundle(path), Corpus.open(corpus), path)
         device = choose_device(config.device) if any(data) else torch.device("cpu")
         scored = [
-            load_scores(path) if corpus is None else _score(path, corpus, config, device, progress)
+            (load_scores(path), Overlap("unknown"))
+            if corpus is None
+            else _score(path, corpus, config, device, progress)
             for path, corpus in zip(models, data, strict=True)
         ]
-        reads, num_left_out = _matched(scored, models, config.common_reads)
-        result = _compare(reads, names, models, data, output, num_left_out, config)
+        overlaps = [overlap for _, overlap in scored]
+        reads, num_left_out = _matched([one for one, _ in scored], models, config.common_reads)
+        compared = list(zip(names, models, data, overlaps, strict=True))
+        result = _compare(reads, compared, output, num_left_out, config)
         if table is not None and config.flips is not None:
             _write_flips(table, config.flips, names, reads)
         content = {**result.to_mapping(), "settings": to_mapping(config), "provenance": stamp.to_mapping()}
@@ -235,14 +243,16 @@ def _refuse_other_corpus(bundle: ModelBundle, corpus: Corpus, path: Path) -> Non
     require_two_states(bundle, path, "comparing")
 
 
-def _score(path: Path, data: Path, config: CompareConfig, device: torch.device, progress: Progress) -> ReadScores:
+def _score(
+    path: Path, data: Path, config: CompareConfig, device: torch.device, progress: Progress
+) -> tuple[ReadScores, Overlap]:
     loaded, corpus = load_bundle(path), Corpus.open(data)
     bundle = loaded.bundle
     rows = labelled_rows(corpus, config.split)
-    warn_if_not_its_own(bundle, corpus, path)
+    overlap = overlap_with_warning(loaded, corpus, rows, [config.split], path)
     with progress.task(f"score {path.name}", unit="chunks", total=len(rows)) as task:
         scores = score_model(loaded, corpus, rows, config.batch_size, device, task.advance)
-    return read_scores(corpus, rows, scores.p, bundle.two_labels, bundle.threshold_cl)
+    return read_scores(corpus, rows, scores.p, bundle.two_labels, bundle.threshold_cl), overlap
 
 
 def _matched(scored: Sequence[ReadScores], paths: Sequence[Path], common_reads: bool) -> tuple[list[ReadScores], int]:
@@ -294,9 +304,7 @@ def _require_same_truth(reads: Sequence[ReadScores], paths: Sequence[Path]) -> N
 
 def _compare(
     reads: Sequence[ReadScores],
-    names: Sequence[str],
-    paths: Sequence[Path],
-    data: Sequence[Path | None],
+    compared: Sequence[tuple[str, Path, Path | None, Overlap]],
     output: Path,
     num_left_out: int,
     config: CompareConfig,
@@ -311,7 +319,7 @@ def _compare(
     differences = [{name: next(estimates) for name in FIGURES} for _ in reads[1:]]
     contrasts = tuple(
         Contrast(
-            name=names[place],
+            name=compared[place][0],
             auroc=auroc_difference(positive, reads[0].p, reads[place].p),
             differences=differences[place - 1],
             calls=discordance(called[0] == positive, called[place] == positive),
@@ -325,7 +333,7 @@ def _compare(
         num_reads=len(positive),
         num_positive=int(positive.sum()),
         num_left_out=num_left_out,
-        models=tuple(map(Compared, names, paths, data, own)),
+        models=tuple(Compared(*one, figures) for one, figures in zip(compared, own, strict=True)),
         contrasts=contrasts,
         num_flips=int((np.ptp(np.array(called, dtype=np.int64), axis=0) > 0).sum()),
     )
@@ -363,15 +371,16 @@ class _Figures:
 
 def _write_flips(path: Path, final: Path, names: Sequence[str], reads: Sequence[ReadScores]) -> None:
     """Write the reads that are not called alike by all, in the order of the first model's."""
-    with open_table(path, final) as file:
-        table = csv.writer(file, delimiter="\t", lineterminator="\n")
-        heads = (f"{name}_{what}" for name in names for what in ("p", "cl", "call"))
-        table.writerow(["read_id", "reference", "label", *heads])
-        for number, read_id in enumerate(reads[0].read_ids):
-            if len({model.calls[number] for model in reads}) > 1:
-                cells = (
-                    value
-                    for model in reads
-                    for value in (repr(float(model.p[number])), int(model.likelihood[number]), model.calls[number])
-                )
-                table.writerow([read_id, reads[0].references[number], reads[0].labels[number], *cells])
+    heads = (f"{name}_{what}" for name in names for what in ("p", "cl", "call"))
+    write_table(path, final, ["read_id", "reference", "label", *heads], _flips(reads))
+
+
+def _flips(reads: Sequence[ReadScores]) -> Iterator[list[object]]:
+    for number, read_id in enumerate(reads[0].read_ids):
+        if len({model.calls[number] for model in reads}) > 1:
+            cells = (
+                value
+                for model in reads
+                for value in (repr(float(model.p[number])), int(model.likelihood[number]), model.calls[number])
+            )
+            yield [read_id, reads[0].references[number], reads[0].labels[number], *cells]

@@ -150,11 +150,9 @@ def evaluate(
     require_same_recipe(bundle.recipe, corpus, model)
     require_known_labels(bundle, corpus, model)
     rows = labelled_rows(corpus, config.split)
-    overlap = compare_with_learnt(loaded, corpus, rows, config.split)
-    warn_if_learnt(overlap)
+    overlap = overlap_with_warning(loaded, corpus, rows, [config.split], model)
     if overlap.state == "unknown":
         _warn_if_not_unseen(config.split, corpus)
-        warn_if_not_its_own(bundle, corpus, model)
     device = choose_device(config.device)
     with ExitStack() as stack:
         partial = stack.enter_context(atomic_file(output, force=force))
@@ -254,16 +252,27 @@ def true_classes(bundle: ModelBundle, corpus: Corpus, scores: Scores) -> NDArray
     return np.array([bundle.labels.index(name) for name in corpus.labels], dtype=np.int64)[scores.labels]
 
 
-def compare_with_learnt(loaded: LoadedModel, corpus: Corpus, rows: NDArray[np.int64], split: str | None) -> Overlap:
-    """Return whether the model learnt from these rows; of its own corpus the split tells that it did not.
+def compare_with_learnt(loaded: LoadedModel, corpus: Corpus, rows: NDArray[np.int64], splits: Sequence[str]) -> Overlap:
+    """Return whether the model learnt from these rows; of its own corpus the splits tell that it did not.
 
-    :param split: in which the rows lie; None where they lie in several.
+    :param splits: in which the rows lie; ``all`` where they may lie in any.
     """
     comparison = Comparison(loaded.learnt)
     found = corpus.gather(rows, ["parent_id", "run"])
     comparison.see(found["parent_id"], (corpus.categories["run"][code] for code in np.unique(found["run"])))
     is_its_own = loaded.bundle.training.get("corpus_digest") == corpus.manifest.digest
-    return comparison.result(kept_apart=is_its_own and split in ("calibration", "test"))
+    return comparison.result(kept_apart=is_its_own and {*splits} <= {"calibration", "test"})
+
+
+def overlap_with_warning(
+    loaded: LoadedModel, corpus: Corpus, rows: NDArray[np.int64], splits: Sequence[str], model: Path
+) -> Overlap:
+    """Do what :func:`compare_with_learnt` does, and warn unless the model is known not to have learnt from these rows."""
+    overlap = compare_with_learnt(loaded, corpus, rows, splits)
+    warn_if_learnt(overlap, model)
+    if overlap.state == "unknown":
+        _warn_if_not_its_own(loaded.bundle, corpus, model)
+    return overlap
 
 
 def _warn_if_not_unseen(split: str, corpus: Corpus) -> None:
@@ -276,7 +285,7 @@ def _warn_if_not_unseen(split: str, corpus: Corpus) -> None:
         logger.warning("A model trained on this corpus %s: the figures flatter it.", seen[split])
 
 
-def warn_if_not_its_own(bundle: ModelBundle, corpus: Corpus, model: Path) -> None:
+def _warn_if_not_its_own(bundle: ModelBundle, corpus: Corpus, model: Path) -> None:
     """Say when a corpus is not the one that a model was trained on, whose splits are known to be apart."""
     trained_on = bundle.training.get("corpus_digest")
     if trained_on is not None and trained_on != corpus.manifest.digest:

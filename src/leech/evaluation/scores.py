@@ -1,29 +1,28 @@
 """Scores read by read as a TSV: what ``leech eval test --scores`` writes and ``leech eval compare`` reads.
 
-Hides: columns, number formats and gzip. Belongs here: the file; what is made of scores lies in ``evaluate.py`` and
+Hides: columns and number formats. Belongs here: the file; what is made of scores lies in ``evaluate.py`` and
 ``compare.py``. Invariants: one row per scored chunk, in the order of the corpus; numbers read back as they were; an empty
 cell is what is not known.
 """
 
 from __future__ import annotations
 
-import csv
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from leech.data.corpus import Corpus
-from leech.data.packed import open_to_read, packed_writer
+from leech.data.packed import open_to_read
 from leech.data.pod5 import unpack_read_ids
 from leech.errors import ConfigError, InputError
 from leech.evaluation.groups import JUNCTION_STRATA
 from leech.evaluation.metrics import Floats
+from leech.evaluation.tables import table_rows, write_table
 
 COLUMNS = (
     "read_id",
@@ -40,6 +39,9 @@ COLUMNS = (
     "cl",
     "call",
 )
+
+SCORES = "table of scores"
+"""What such a file is called in messages."""
 
 
 @dataclass(frozen=True)
@@ -131,55 +133,47 @@ def write_scores(
         key: [corpus.categories[key][code] for code in columns[key].tolist()] for key in ("flow_cell", "run", "sample")
     }
     raw = [""] * len(rows) if uncalibrated is None else [repr(value) for value in uncalibrated.tolist()]
-    with open_table(path, name) as file:
-        table = csv.writer(file, delimiter="\t", lineterminator="\n")
-        table.writerow(COLUMNS)
-        table.writerows(
-            zip(
-                scores.read_ids,
-                scores.parent_ids,
-                scores.references,
-                named["flow_cell"],
-                named["run"],
-                named["sample"],
-                [JUNCTION_STRATA[code] for code in columns["junction_indel"].tolist()],
-                scores.labels,
-                [scores.positive_label] * len(rows),
-                map(repr, scores.p.tolist()),
-                raw,
-                scores.likelihood.tolist(),
-                scores.calls,
-                strict=True,
-            )
-        )
+    write_table(
+        path,
+        name,
+        COLUMNS,
+        zip(
+            scores.read_ids,
+            scores.parent_ids,
+            scores.references,
+            named["flow_cell"],
+            named["run"],
+            named["sample"],
+            [JUNCTION_STRATA[code] for code in columns["junction_indel"].tolist()],
+            scores.labels,
+            [scores.positive_label] * len(rows),
+            map(repr, scores.p.tolist()),
+            raw,
+            scores.likelihood.tolist(),
+            scores.calls,
+            strict=True,
+        ),
+    )
 
 
-def refuse_class_scores(path: Path, missing: Sequence[str], columns: Sequence[str]) -> None:
-    """Refuse scores of a model of more than two states where those of two are needed.
+def score_rows(
+    path: Path, columns: Sequence[str], hint: str = "Give the table as leech wrote it."
+) -> Iterator[dict[str, str]]:
+    """Yield the rows of a table of scores of two states by column; see :func:`leech.evaluation.tables.table_rows`.
 
-    :param missing: columns that a table of two states has, and this one has not.
-    :raises InputError: the others say that it is a table of more states.
+    :raises InputError: scores of more states, too.
     """
-    if "positive_label" in missing and "call" in columns and any(name.startswith("p_") for name in columns):
+    names: list[str] = []
+    # What cannot be read is told by whoever reads it all.
+    with suppress(OSError, EOFError, zlib.error, UnicodeDecodeError), open_to_read(path) as file:
+        names = file.readline().rstrip("\n").split("\t")
+    if "positive_label" not in names and "call" in names and any(name.startswith("p_") for name in names):
         raise InputError(
             f"Scores '{path}' are of a model of more than two states, of which none is positive; that is not shown or compared "
             "here.",
             hint="Give scores of models of two states; 'leech eval test' shows all there is of more.",
         )
-
-
-@contextmanager
-def open_table(path: Path, name: Path) -> Iterator[TextIO]:
-    """Open a text file to write, gzip where ``name`` ends in ``.gz``; its bytes depend on the rows alone."""
-    if name.suffix != ".gz":
-        with path.open("w", encoding="utf-8", newline="") as plain:
-            yield plain
-        return
-    with (
-        path.open("wb") as raw,
-        packed_writer(raw) as text,
-    ):
-        yield text
+    yield from table_rows(path, columns, SCORES, hint)
 
 
 def load_scores(path: Path) -> ReadScores:
@@ -188,28 +182,13 @@ def load_scores(path: Path) -> ReadScores:
     :raises InputError: unreadable, a column missing, a cell that is no number, or a file without reads.
     """
     wanted = ("read_id", "parent_id", "reference", "label", "positive_label", "p", "cl", "call")
-    try:
-        with open_to_read(path) as file:
-            table = csv.DictReader(file, delimiter="\t")
-            missing = [name for name in wanted if name not in (table.fieldnames or [])]
-            refuse_class_scores(path, missing, table.fieldnames or [])
-            if missing:
-                raise InputError(
-                    f"Scores '{path}' have no column '{missing[0]}'.",
-                    hint="Give a file that 'leech eval test --scores' wrote, or a model folder.",
-                )
-            rows = []
-            for row in table:
-                if None in row or None in row.values():
-                    raise InputError(
-                        f"Scores '{path}' have a row that is not as wide as the header: line {table.line_num}."
-                    )
-                if not row["label"] or not row["call"]:
-                    # It would count as negative.
-                    raise InputError(f"Scores '{path}' have a read without a label or a call: line {table.line_num}.")
-                rows.append(tuple(row[name] for name in wanted))
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"Cannot read scores '{path}': {error}.") from error
+    rows = []
+    for row in score_rows(path, wanted, "Give a file that 'leech eval test --scores' wrote, or a model folder."):
+        read_id = row["read_id"]
+        if not row["label"] or not row["call"]:
+            # It would count as negative.
+            raise InputError(f"Scores '{path}' have a read without a label or a call: '{read_id}'.")
+        rows.append(tuple(row[name] for name in wanted))
     if not rows:
         raise InputError(f"Scores '{path}' hold no read.")
     read_ids, parent_ids, references, labels, positive, p, likelihood, calls = (

@@ -136,12 +136,13 @@ class Comparison:
         return bool(here and there and not here & there)
 
 
-def warn_if_learnt(overlap: Overlap) -> None:
+def warn_if_learnt(overlap: Overlap, model: Path) -> None:
     """Say that a model learnt from reads that it is asked about."""
     if overlap.state == "yes":
         logger.warning(
-            "The model learnt from %d of the %d reads that could be compared with those of its training, or was chosen by "
+            "Model '%s' learnt from %d of the %d reads that could be compared with those of its training, or was chosen by "
             "them: it calls them better than it will call others, and figures made of them flatter it.",
+            model,
             overlap.num_found,
             overlap.num_compared,
         )

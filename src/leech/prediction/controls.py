@@ -17,14 +17,15 @@ from leech.errors import InputError, MismatchError
 from leech.models.bundle import CallCounts
 from leech.models.learnt import read_overlap
 from leech.prediction.config import PredictConfig
+from leech.prediction.names import RECORD, SUMMARY
 from leech.prediction.rates import CallRates, ReferenceRates, call_rate
-from leech.prediction.record import RECORD, Calling, read_record
+from leech.prediction.record import Calling, read_record
 from leech.prediction.tally import Tally
 from leech.prediction.tsv import read_tsv
 
 _COLUMNS = ("reference", "n_positive", "n_negative")
 
-_TABLE = "charging_summary.tsv"
+_TABLE = f"{SUMMARY}.tsv"
 
 _AGAIN = (
     "Call the control library by this model with the options of this run, --threshold-cl and abstention among them, or give "

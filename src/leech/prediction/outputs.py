@@ -15,9 +15,7 @@ from pathlib import Path
 from leech.data.config import ReadSources
 from leech.errors import ConfigError, InputError
 from leech.prediction.config import PredictConfig
-from leech.prediction.record import RECORD
-from leech.prediction.summary import SUMMARIES
-from leech.prediction.writers import TABLES
+from leech.prediction.names import RECORD, SUMMARIES, TABLES
 from leech.provenance import atomic_file, refuse_input_as_output
 
 

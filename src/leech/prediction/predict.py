@@ -238,7 +238,7 @@ def predict_run(
         if controls is not None:
             controls.refuse_others(stream.header.references)
         written = _CallFiles(partial, output, stream, stack, stamp)
-        run = Run(caller.loaded, caller.rules, stream)
+        run = Run(caller.model, caller.loaded, caller.rules, stream)
         with progress.task("predict", unit="reads") as task:
             run.go(config, written.write, task, clock)
         written.finish()

@@ -23,9 +23,6 @@ SCHEMA_VERSION = 1
 CLASSES_FORMAT = "leech-class-predict"
 """Of models of more than two states, whose records are compared with none; its schema version is 1, too."""
 
-RECORD = "predict.json"
-"""Name of a run's record behind the sample's."""
-
 RULES = ("threshold_cl", "min_confidence", "abstain_junction_indel")
 
 

@@ -62,12 +62,13 @@ C = TypeVar("C", bound=AnyCall)
 class CallLoop(ABC, Generic[C]):
     """The calls of a run, and what was counted of them so far; what a call is, is left to the classes below.
 
+    :param model: folder of the loaded model, for messages.
     :ivar counts: records by outcome.
     :ivar refinement: what became of the boundaries; None where they are not refined.
     """
 
-    def __init__(self, loaded: LoadedModel, stream: ReadStream) -> None:
-        self._loaded, self._stream = loaded, stream
+    def __init__(self, model: Path, loaded: LoadedModel, stream: ReadStream) -> None:
+        self._model, self._loaded, self._stream = model, loaded, stream
         self._agreement, self._comparison = Agreement(loaded.bundle, stream), Comparison(loaded.learnt)
         self.counts = Counts()
         self.refinement = None if loaded.bundle.recipe.refinement == "none" else RefinementTally()
@@ -131,7 +132,7 @@ class CallLoop(ABC, Generic[C]):
         if self.refinement is not None:
             self.refinement.refuse_harm()
         warn_about_new_references(self.called, self._loaded.bundle)
-        warn_if_learnt(self.learnt)
+        warn_if_learnt(self.learnt, self._model)
 
     def _hand_on(self, scored: ScoredBatch, take: Callable[[pysam.AlignedSegment, C], None]) -> None:
         outcomes = []
@@ -153,8 +154,8 @@ class Run(CallLoop[Call]):
     :ivar histogram: called reads by ``cl``, int64 (256,).
     """
 
-    def __init__(self, loaded: LoadedModel, rules: CallRules, stream: ReadStream) -> None:
-        super().__init__(loaded, stream)
+    def __init__(self, model: Path, loaded: LoadedModel, rules: CallRules, stream: ReadStream) -> None:
+        super().__init__(model, loaded, stream)
         self._rules = rules
         self.tally = Tally()
         self.histogram: NDArray[np.int64] = np.zeros(256, dtype=np.int64)

@@ -23,12 +23,13 @@ from leech.errors import ConfigError, LeechError, MismatchError
 from leech.models.bundle import DESCRIPTION, read_bundle
 from leech.prediction.config import PredictConfig
 from leech.prediction.multiclass.samples import ClassSamplesResult, predict_class_samples
+from leech.prediction.names import RECORD, SUMMARIES
 from leech.prediction.outputs import OutputFiles
 from leech.prediction.predict import Caller, PredictResult, predict_run
-from leech.prediction.record import RECORD, Calling, choices_of, read_record, told
+from leech.prediction.record import Calling, choices_of, read_record, told
 from leech.prediction.sheet import COMBINED, Sample, decisive, place_of, refuse_failed
 from leech.prediction.sheet import read_sheet as read_sheet
-from leech.prediction.summary import SUMMARIES, Summarised, shown, write_combined
+from leech.prediction.summary import Summarised, shown, write_combined
 from leech.prediction.tally import Tally
 from leech.provenance import (
     Identity,

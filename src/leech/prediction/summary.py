@@ -17,11 +17,6 @@ from leech.prediction.fractions import Corrections, Fraction, fractions
 from leech.prediction.tally import UNASSIGNED, GroupTally, Tally
 from leech.prediction.writers import GzipTable
 
-SUMMARY = "charging_summary"
-
-SUMMARIES = {"reference": SUMMARY, **{level: f"{SUMMARY}.{level}" for level in LEVELS}}
-"""Names of the tables between sample and ``.tsv.gz``, by what their rows are."""
-
 _CORRECTED = ("error_corrected", "no_call_corrected")
 
 _FIGURES = tuple(f"{name}{suffix}" for name in _CORRECTED for suffix in ("", "_low", "_high"))
@@ -52,7 +47,7 @@ class Summarised(NamedTuple):
     min_depth: int
 
     def rows(self, level: str) -> Iterator[tuple[str, ...]]:
-        """Yield the rows of one level of :data:`SUMMARIES`."""
+        """Yield the rows of one level of ``names.SUMMARIES``."""
         if level == "reference":
             for name, tally in self.tally.by_reference().items():
                 levels = (self.groups[name][other] for other in LEVELS)
@@ -89,12 +84,12 @@ class Summarised(NamedTuple):
 
 
 def columns_of(level: str) -> tuple[str, ...]:
-    """Return the columns of a table of one level of :data:`SUMMARIES`."""
+    """Return the columns of a table of one level of ``names.SUMMARIES``."""
     return (level, *(LEVELS if level == "reference" else ()), *COLUMNS)
 
 
 def write_summary(path: Path, summarised: Summarised, level: str) -> None:
-    """Write the table of one level of :data:`SUMMARIES`."""
+    """Write the table of one level of ``names.SUMMARIES``."""
     table = GzipTable(path, columns_of(level))
     try:
         for row in summarised.rows(level):

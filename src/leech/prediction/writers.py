@@ -172,14 +172,10 @@ class GzipTable:
             self._raw.close()
 
 
-TABLES = ("charging_prob", "charging.cpm", "charging_calls")
-"""The tables' names between sample and ``.tsv.gz``."""
-
-
 class CallTables:
     """Writes the three tables of a sample; per-read rows as they come, per-reference rows on closing.
 
-    :param paths: where to write, by name in :data:`TABLES`.
+    :param paths: where to write, by name in ``names.TABLES``.
     """
 
     def __init__(self, paths: dict[str, Path]) -> None:

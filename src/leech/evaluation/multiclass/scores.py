@@ -6,7 +6,6 @@ row per scored chunk, in the order of the corpus; numbers read back as they were
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,7 +16,8 @@ from leech.data.corpus import Corpus
 from leech.data.pod5 import unpack_read_ids
 from leech.evaluation.groups import JUNCTION_STRATA
 from leech.evaluation.metrics import Floats
-from leech.evaluation.scores import COLUMNS, open_table
+from leech.evaluation.scores import COLUMNS
+from leech.evaluation.tables import write_table
 
 _NAMED = ("reference", "flow_cell", "run", "sample")
 
@@ -42,7 +42,10 @@ def write_class_scores(
         [corpus.labels[code] for code in columns["label"].tolist()],
         [labels[code] for code in p.argmax(axis=1).tolist()],
     ]
-    with open_table(path, name) as file:
-        table = csv.writer(file, delimiter="\t", lineterminator="\n")
-        table.writerow([*IDENTITY, "call", *(f"p_{label}" for label in labels)])
-        table.writerows(zip(*texts, *(map(repr, column) for column in p.T.tolist()), strict=True))
+    columns_of_labels = (map(repr, column) for column in p.T.tolist())
+    write_table(
+        path,
+        name,
+        [*IDENTITY, "call", *(f"p_{label}" for label in labels)],
+        zip(*texts, *columns_of_labels, strict=True),
+    )

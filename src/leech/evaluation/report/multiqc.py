@@ -46,6 +46,7 @@ def _table(samples: Sequence[Sample], positive: str) -> dict[str, Any]:
             "percent": {"title": f"% {positive}", **percent},
             "percent_low": {"title": "low", **percent},
             "percent_high": {"title": "high", **percent},
+            "learnt": {"title": "Model learnt from its reads"},
             **{
                 f"{name}{suffix}": {
                     "title": f"% {positive} {name.replace('_', '-')}{suffix.replace('_', ' ')}",
@@ -60,10 +61,11 @@ def _table(samples: Sequence[Sample], positive: str) -> dict[str, Any]:
     }
 
 
-def _known(sample: Sample) -> dict[str, float]:
+def _known(sample: Sample) -> dict[str, float | str]:
     total = sample.total
     fraction = total.fraction
-    cells: dict[str, float | None] = {
+    cells: dict[str, float | str | None] = {
+        "learnt": sample.learnt.words,
         "records": sample.ladder.get("seen"),
         "called": total.called,
         "no_call": total.no_call,

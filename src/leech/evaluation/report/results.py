@@ -9,7 +9,6 @@ name.
 
 from __future__ import annotations
 
-import csv
 import json
 import uuid
 import zlib
@@ -25,7 +24,8 @@ from leech.data.reasons import NOT_A_LOSS, USED
 from leech.errors import InputError
 from leech.evaluation.intervals import Interval, wilson
 from leech.evaluation.report.form import refuse_class_calls, refuse_class_metrics, require_form
-from leech.evaluation.scores import refuse_class_scores
+from leech.evaluation.scores import SCORES, score_rows
+from leech.evaluation.tables import table_rows
 from leech.models.learnt import Overlap, read_overlap
 from leech.provenance import distinct_names
 
@@ -237,18 +237,23 @@ def _whole(value: Any, path: Path) -> int:
 def read_scores(paths: Sequence[Path]) -> list[Judged]:
     """Read tables of scores of ``leech eval test --scores``, and count their reads by ``cl``.
 
-    :raises InputError: unreadable, a column missing, a ``cl`` that is none, or no read.
+    :raises InputError: unreadable, a column missing, a ``cl`` that is none, reads of several models, or no read.
     """
     bare = [path.with_suffix("") if path.suffix == ".gz" else path for path in paths]
     judged = []
     for path, name in zip(paths, distinct_names(bare, ".tsv"), strict=True):
         sides = {False: [0] * NUM_LEVELS, True: [0] * NUM_LEVELS}
         labels: dict[bool, str] = {}
-        for row in table_rows(path, ("label", "positive_label", "cl")):
+        for row in score_rows(path, ("label", "positive_label", "cl")):
             if not row["label"]:
                 raise InputError(f"Scores '{path}' have a read without a label, which is neither right nor wrong.")
             positive = row["label"] == row["positive_label"]
-            labels[positive], labels[True] = row["label"], row["positive_label"]
+            told = {positive: row["label"], True: row["positive_label"]}
+            if any(labels.setdefault(side, label) != label for side, label in told.items()):
+                raise InputError(
+                    f"Scores '{path}' are of more than two states: {', '.join(sorted({*labels.values(), *told.values()}))}.",
+                    hint="Give the table as 'leech eval test --scores' wrote it, of one model.",
+                )
             sides[positive][_level(row["cl"], path)] += 1
         if not labels:
             raise InputError(f"Scores '{path}' hold no read.")
@@ -266,29 +271,6 @@ def _level(text: str, path: Path) -> int:
     if not text.isdecimal() or int(text) >= NUM_LEVELS:
         raise InputError(f"'{path}' has {text!r} in column 'cl', where whole numbers from 0 to 255 are.")
     return int(text)
-
-
-def table_rows(path: Path, columns: Sequence[str]) -> Iterator[dict[str, str]]:
-    """Yield the rows of a TSV, gzip or not, by column.
-
-    :param columns: that it must have.
-    :raises InputError: unreadable, one of the columns missing, or a row of another width.
-    """
-    try:
-        with open_to_read(path) as file:
-            table = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE, strict=True)
-            missing = [name for name in columns if name not in (table.fieldnames or [])]
-            refuse_class_scores(path, missing, table.fieldnames or [])
-            if missing:
-                raise InputError(f"Table '{path}' has no column '{missing[0]}'.", hint="It must be as leech wrote it.")
-            for row in table:
-                if None in row or None in row.values():
-                    raise InputError(
-                        f"Table '{path}' has a row that is not as wide as its header: line {table.line_num}."
-                    )
-                yield row
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"Cannot read table '{path}': {error}.") from error
 
 
 def read_samples(folders: Sequence[Path]) -> list[Sample]:
@@ -476,7 +458,7 @@ def calls_by_read(path: Path) -> dict[bytes, str]:
     :raises InputError: unreadable, a column missing, or an id that is none.
     """
     try:
-        return {uuid.UUID(row["read_id"]).bytes: row["call"] for row in table_rows(path, ("read_id", "call"))}
+        return {uuid.UUID(row["read_id"]).bytes: row["call"] for row in table_rows(path, ("read_id", "call"), SCORES)}
     except ValueError as error:
         raise InputError(f"Scores '{path}' have a read id that is no UUID: {error}.") from error
 

@@ -7,14 +7,14 @@ as predict counted them, corrected ones stand beside it under their own names; r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from leech.console import Table
 from leech.data.drawing import bare_table, figure, numbers, tsv_link
 from leech.data.reasons import REASONS, USED
 from leech.evaluation.report.charts import Dot, HeatCell, Row, bar_key, dot_plots, heat_map, key, share_bars
 from leech.evaluation.report.results import CORRECTED, MIN_DEPTH, UNASSIGNED, Fraction, ReferenceCalls, Sample
-from leech.evaluation.report.section import Section, about_learnt, count, limits, number, paragraph, span
+from leech.evaluation.report.section import Section, about_learnt, count, limits, number, paragraph, span, warning
 
 MOST_REFERENCES = 400
 """References shown; of more, those with most calls. A page of tens of thousands opens on no telephone."""
@@ -29,6 +29,30 @@ def state_names(samples: Sequence[Sample]) -> tuple[str, str]:
     """Return what to call the negative and the positive state: the models' words where they agree."""
     found = {sample.labels for sample in samples if sample.labels is not None}
     return found.pop() if len(found) == 1 else ("negative", "positive")
+
+
+_CALLED_BY = {
+    "labels": "states",
+    "model_digest": "model",
+    "calibration_digest": "calibration",
+    "threshold_cl": "threshold",
+    "min_confidence": "least confidence",
+    "abstain_junction_indel": "what is done with disrupted junctions",
+}
+"""By key of a record: what calls of two samples have to have in common, or their fractions are of different things."""
+
+
+def warn_of_unlike(samples: Sequence[Sample]) -> Iterator[str]:
+    """Say in what the samples were called differently, as far as their records tell."""
+    differing = [
+        words
+        for key, words in _CALLED_BY.items()
+        if len({repr(sample.record[key]) for sample in samples if key in sample.record}) > 1
+    ]
+    if differing:
+        yield warning(
+            f"The samples were not called alike: they differ in {', '.join(differing)}. Their fractions cannot be compared."
+        )
 
 
 def samples_table(samples: Sequence[Sample]) -> Table:
@@ -89,6 +113,7 @@ def samples_section(samples: Sequence[Sample]) -> Section:
                 "where one state is called less often than the other, it is too low or too high. Records that are unmapped, "
                 "secondary, supplementary or duplicates count as records only."
             ),
+            *warn_of_unlike(samples),
             *about_learnt({sample.name: sample.learnt for sample in samples}, "fractions"),
             *_about_corrections(samples, [sample.total for sample in samples]),
         ]

@@ -42,6 +42,11 @@ def paragraph(words: str) -> str:
     return f"<p>{escape(words)}</p>"
 
 
+def warning(words: str) -> str:
+    """Return a sentence or more without which a part would be misunderstood."""
+    return f'<p class="warning">{escape(words)}</p>'
+
+
 def warn_of_learnt(overlaps: Mapping[str, Overlap], what: str) -> Iterator[str]:
     """Say which of several things rest on reads that the model learnt from.
 
@@ -51,9 +56,9 @@ def warn_of_learnt(overlaps: Mapping[str, Overlap], what: str) -> Iterator[str]:
     seen = {name: found for name, found in overlaps.items() if found.state == "yes"}
     if seen:
         told = [f"{name} ({found.num_found} of {found.num_compared} reads compared)" for name, found in seen.items()]
-        yield (
-            f'<p class="warning">The model learnt from reads behind these {escape(what)}, or was chosen by them: '
-            f"{escape(_some(told))}. It calls those better than it will call others, so they do not show how good it is.</p>"
+        yield warning(
+            f"The model learnt from reads behind these {what}, or was chosen by them: {_some(told)}. It calls those better "
+            "than it will call others, so they do not show how good it is."
         )
 
 

@@ -10,7 +10,7 @@ on its inputs, options and stamp alone; an input that was not given costs its pa
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from html import escape
@@ -45,10 +45,15 @@ from leech.evaluation.report.results import (
     read_samples,
     read_scores,
 )
-from leech.evaluation.report.samples import attrition_section, charging_sections, samples_section, state_names
+from leech.evaluation.report.samples import (
+    attrition_section,
+    charging_sections,
+    samples_section,
+    state_names,
+    warn_of_unlike,
+)
 from leech.evaluation.report.section import Section, warn_of_learnt
 from leech.evaluation.report.signal import examples_section, signal_section, view_by_call
-from leech.models.learnt import Overlap
 from leech.provenance import Stamp, atomic_file, distinct_names
 
 _STYLE = """
@@ -195,23 +200,26 @@ def report(config: ReportConfig, output: Path, *, force: bool, stamp: Stamp) -> 
 def _sections(inputs: _Inputs) -> Iterator[Section]:
     samples = {sample.name: sample.learnt for sample in inputs.samples}
     judged = {one.name: one.learnt for one in inputs.judged}
+    unlike = list(warn_of_unlike(inputs.samples))
     yield samples_section(inputs.samples)
     yield attrition_section(inputs.ladders())
     for section in charging_sections(inputs.samples):
-        yield _warned(section, samples, "fractions")
+        yield _headed(section, [*unlike, *warn_of_learnt(samples, "fractions")])
     yield metrics_section(inputs.metrics)
-    yield _warned(groups_section(inputs.metrics), judged, "figures")
-    yield _warned(scores_section(inputs.judged, inputs.samples), {**samples, **judged}, "scores")
-    yield _warned(curves_section(inputs.judged), judged, "curves")
-    yield _warned(reliability_section(inputs.metrics, inputs.calibration), judged, "figures")
+    yield _headed(groups_section(inputs.metrics), warn_of_learnt(judged, "figures"))
+    yield _headed(
+        scores_section(inputs.judged, inputs.samples), [*unlike, *warn_of_learnt({**samples, **judged}, "scores")]
+    )
+    yield _headed(curves_section(inputs.judged), warn_of_learnt(judged, "curves"))
+    yield _headed(reliability_section(inputs.metrics, inputs.calibration), warn_of_learnt(judged, "figures"))
     yield signal_section(inputs.view, inputs.view_by_call)
     yield examples_section(inputs.view)
     yield training_section(inputs.history, inputs.model)
 
 
-def _warned(section: Section, overlaps: Mapping[str, Overlap], what: str) -> Section:
-    """Put in front of a part that it rests on reads that the model learnt from, where it does."""
-    return section._replace(body=(*warn_of_learnt(overlaps, what), *section.body)) if section.body else section
+def _headed(section: Section, warnings: Iterable[str]) -> Section:
+    """Put warnings in front of a part, where it is shown."""
+    return section._replace(body=(*warnings, *section.body)) if section.body else section
 
 
 def _page(config: ReportConfig, inputs: _Inputs, sections: Sequence[Section], stamp: Stamp) -> str:

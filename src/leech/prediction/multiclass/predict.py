@@ -151,7 +151,7 @@ def predict_classes(
         partial = files.reserve(stack, force=force)
         stream = stack.enter_context(open_run(model, loaded.bundle.recipe, sources))
         written = _ClassFiles(partial, output, labels, stream, stack, stamp)
-        run = ClassRun(loaded, rules, stream)
+        run = ClassRun(model, loaded, rules, stream)
         with progress.task("predict", unit="reads") as task:
             run.go(config, written.write, task, clock)
         written.finish()

@@ -6,6 +6,7 @@ Belongs here: what is counted of such calls; the loop is ``prediction/run.py``'s
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pysam
 
@@ -23,8 +24,8 @@ class ClassRun(CallLoop[ClassCall]):
     :ivar tally: calls by reference.
     """
 
-    def __init__(self, loaded: LoadedModel, rules: ClassRules, stream: ReadStream) -> None:
-        super().__init__(loaded, stream)
+    def __init__(self, model: Path, loaded: LoadedModel, rules: ClassRules, stream: ReadStream) -> None:
+        super().__init__(model, loaded, stream)
         self._rules, self._num_labels = rules, len(loaded.bundle.labels)
         self.tally = ClassTally(self._num_labels)
         self._num_called = 0

@@ -26,8 +26,9 @@ from leech.prediction.multiclass.calls import ClassRules
 from leech.prediction.multiclass.predict import SCHEMA_VERSION, ClassPredictResult, plan_files, predict_classes
 from leech.prediction.multiclass.tally import ClassTally, StateCounts
 from leech.prediction.multiclass.writers import SUMMARY, shown, write_combined
+from leech.prediction.names import RECORD
 from leech.prediction.outputs import OutputFiles
-from leech.prediction.record import CLASSES_FORMAT, RECORD, choices_of
+from leech.prediction.record import CLASSES_FORMAT, choices_of
 from leech.prediction.sheet import COMBINED, Sample, decisive, place_of, refuse_failed
 from leech.provenance import Identity, Stamp, atomic_file, digest_of, read_description, refuse_input_as_output
 
