@@ -7,6 +7,9 @@ cell is what is not known.
 
 from __future__ import annotations
 
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leech.data.corpus import Corpus
+from leech.data.packed import open_to_read
 from leech.data.pod5 import unpack_read_ids
 from leech.errors import ConfigError, InputError
 from leech.evaluation.groups import JUNCTION_STRATA
@@ -152,6 +156,26 @@ def write_scores(
     )
 
 
+def score_rows(
+    path: Path, columns: Sequence[str], hint: str = "Give the table as leech wrote it."
+) -> Iterator[dict[str, str]]:
+    """Yield the rows of a table of scores of two states by column; see :func:`leech.evaluation.tables.table_rows`.
+
+    :raises InputError: scores of more states, too.
+    """
+    names: list[str] = []
+    # What cannot be read is told by whoever reads it all.
+    with suppress(OSError, EOFError, zlib.error, UnicodeDecodeError), open_to_read(path) as file:
+        names = file.readline().rstrip("\n").split("\t")
+    if "positive_label" not in names and "call" in names and any(name.startswith("p_") for name in names):
+        raise InputError(
+            f"Scores '{path}' are of a model of more than two states, of which none is positive; that is not shown or compared "
+            "here.",
+            hint="Give scores of models of two states; 'leech eval test' shows all there is of more.",
+        )
+    yield from table_rows(path, columns, SCORES, hint)
+
+
 def load_scores(path: Path) -> ReadScores:
     """Read a table of scores.
 
@@ -159,9 +183,7 @@ def load_scores(path: Path) -> ReadScores:
     """
     wanted = ("read_id", "parent_id", "reference", "label", "positive_label", "p", "cl", "call")
     rows = []
-    for row in table_rows(
-        path, wanted, SCORES, "Give a file that 'leech eval test --scores' wrote, or a model folder."
-    ):
+    for row in score_rows(path, wanted, "Give a file that 'leech eval test --scores' wrote, or a model folder."):
         read_id = row["read_id"]
         if not row["label"] or not row["call"]:
             # It would count as negative.

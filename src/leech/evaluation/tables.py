@@ -36,8 +36,6 @@ def table_rows(
         with open_to_read(path) as file:
             table = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE, strict=True)
             missing = [name for name in columns if name not in (table.fieldnames or [])]
-            if {"positive_label", "p"} & set(missing) and "call" in (table.fieldnames or []):
-                _refuse_scores_of_more_states(path, table.fieldnames or [])
             if missing:
                 raise InputError(f"The {what} '{path}' has no column '{missing[0]}'.", hint=hint)
             for row in table:
@@ -51,16 +49,6 @@ def table_rows(
         raise InputError(
             f"Cannot read {what} '{path}': {error}.", hint="Copy the file again, or have leech write it again."
         ) from error
-
-
-def _refuse_scores_of_more_states(path: Path, columns: Sequence[str]) -> None:
-    """Refuse scores of a model of more than two states where those of two are needed."""
-    if any(name.startswith("p_") for name in columns):
-        raise InputError(
-            f"Scores '{path}' are of a model of more than two states, of which none is positive; that is not shown or compared "
-            "here.",
-            hint="Give scores of models of two states; 'leech eval test' shows all there is of more.",
-        )
 
 
 def write_table(path: Path, name: Path, columns: Sequence[str], rows: Iterable[Iterable[object]]) -> None:

@@ -156,12 +156,6 @@ class ModelBundle:
         assert (self.operating_point is None) == (len(self.labels) > 2)
 
     @property
-    def achieved(self) -> Mapping[str, Achieved]:
-        """Figures at the operating point by split; empty where there are none."""
-        point = self.operating_point
-        return {} if point is None or point.achieved is None else point.achieved
-
-    @property
     def has_two_states(self) -> bool:
         """Whether there are a negative and a positive label, instead of more than two of which none is."""
         return len(self.labels) == 2

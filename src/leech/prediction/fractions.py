@@ -103,7 +103,8 @@ def _plain(rates: ErrorRates) -> dict[str, Any]:
 
 def _measured_errors(bundle: ModelBundle) -> tuple[ErrorRates | None, ReferenceRates | None]:
     """Return the rates over all references, and those by reference where the model folder has them."""
-    test = bundle.achieved.get("test")
+    point = bundle.operating_point
+    test = None if point is None else (point.achieved or {}).get("test")
     errors = None if test is None else pooled_rates([test.calls])
     if test is None or errors is None:
         return None, None

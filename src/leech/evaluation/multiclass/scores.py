@@ -42,5 +42,10 @@ def write_class_scores(
         [corpus.labels[code] for code in columns["label"].tolist()],
         [labels[code] for code in p.argmax(axis=1).tolist()],
     ]
-    head = [*IDENTITY, "call", *(f"p_{label}" for label in labels)]
-    write_table(path, name, head, zip(*texts, *(map(repr, column) for column in p.T.tolist()), strict=True))
+    columns_of_labels = (map(repr, column) for column in p.T.tolist())
+    write_table(
+        path,
+        name,
+        [*IDENTITY, "call", *(f"p_{label}" for label in labels)],
+        zip(*texts, *columns_of_labels, strict=True),
+    )

@@ -24,7 +24,7 @@ from leech.data.reasons import NOT_A_LOSS, USED
 from leech.errors import InputError
 from leech.evaluation.intervals import Interval, wilson
 from leech.evaluation.report.form import refuse_class_calls, refuse_class_metrics, require_form
-from leech.evaluation.scores import SCORES
+from leech.evaluation.scores import SCORES, score_rows
 from leech.evaluation.tables import table_rows
 from leech.models.learnt import Overlap, read_overlap
 from leech.provenance import distinct_names
@@ -244,7 +244,7 @@ def read_scores(paths: Sequence[Path]) -> list[Judged]:
     for path, name in zip(paths, distinct_names(bare, ".tsv"), strict=True):
         sides = {False: [0] * NUM_LEVELS, True: [0] * NUM_LEVELS}
         labels: dict[bool, str] = {}
-        for row in table_rows(path, ("label", "positive_label", "cl"), SCORES):
+        for row in score_rows(path, ("label", "positive_label", "cl")):
             if not row["label"]:
                 raise InputError(f"Scores '{path}' have a read without a label, which is neither right nor wrong.")
             positive = row["label"] == row["positive_label"]
