@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -98,6 +98,34 @@ def measure(name: str, run: Run, recipe: Recipe, table: KmerTable, repeats: int)
     ]
 
 
+def compare(name: str, run: Run, recipe: Recipe, table: KmerTable, repeats: int) -> str:
+    """Return what each way of placing boundaries costs, and how its levels fit the table where the features are measured."""
+    recipes = {kind: replace(recipe, refinement=kind) for kind in ("none", "step", "kmer")}
+    sites = {kind: find_sites(run.references, run.sequences, item, table)[0] for kind, item in recipes.items()}
+    seconds: dict[str, list[float]] = {kind: [] for kind in recipes}
+    fits = {}
+    for _ in range(repeats):
+        for kind, item in recipes.items():
+            arguments = (run.reads, run.signals, sites[kind], run.references, item)
+            spent, result = timed(lambda given=arguments: cut(*given, label=None, sample=None))
+            seconds[kind].append(spent)
+            fits[kind] = np.median(list(correlations(result.chunks.columns)))
+    cost = {kind: 1e6 * min(values) / len(run.reads) for kind, values in seconds.items()}
+    cells = [
+        *(f"{fits[kind]:.3f}" for kind in recipes),
+        *(f"{cost[kind] - cost['none']:.0f}" for kind in ("step", "kmer")),
+    ]
+    return f"| {name} | {len(run.reads)} | {' | '.join(cells)} |"
+
+
+def correlations(columns: Mapping[str, Any]) -> Iterator[float]:
+    """Yield, per chunk, Pearson's correlation of its feature bases' mean currents with their expected levels."""
+    for mean, expected in zip(columns["level_mean"], columns["expected_level"], strict=True):
+        known = np.isfinite(expected) & (mean != 0)
+        if known.sum() > 5:
+            yield float(np.corrcoef(mean[known], expected[known])[0, 1])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
@@ -122,9 +150,22 @@ def main() -> None:
         "reads/s kmer | reads/s with decoding | refinement, us a read | search of it | search of cutting |",
         "|---|" + "---|" * 14,
     ]
+    compared = [
+        "| reads | n | r none | r step | r kmer | step, us a read | kmer, us a read |",
+        "|---|" + "---|" * 6,
+    ]
     for name, (pod5, bam, reference, motif) in sets.items():
         recipe = build(Recipe, {**motif, **filled})
-        lines += measure(name, load(pod5, bam, reference, recipe, table), recipe, table, arguments.repeats)
+        run = load(pod5, bam, reference, recipe, table)
+        lines += measure(name, run, recipe, table, arguments.repeats)
+        compared.append(compare(name, run, recipe, table, arguments.repeats))
+    lines += [
+        "",
+        f"Ways of placing boundaries: medians over reads of the correlation over the {recipe.num_feature_bases} bases whose "
+        "levels are measured, and what they cost beside cutting with the move table's boundaries.",
+        "",
+        *compared,
+    ]
     print("\n".join(lines))
     if arguments.write:
         keep(

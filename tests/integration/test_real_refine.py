@@ -85,6 +85,22 @@ def test_the_correlation_with_the_levels_reaches_095_and_falls_in_no_read(real_d
     assert corpus.column("refined").sum() == told["refined"]
 
 
+@pytest.mark.parametrize("name", ["ecoli_psi55/wt", "ecoli_psi55/truB"])
+def test_boundaries_at_the_steps_fit_levels_better_that_were_not_looked_at(real_data, tmp_path, name):
+    def fit(refinement):
+        run(real_data, name, tmp_path / refinement, recipe={"refinement": refinement})
+        columns = Corpus.open(tmp_path / refinement)
+        each = zip(columns.column("level_mean"), columns.column("expected_level"), strict=True)
+        known = ((means, levels, np.isfinite(levels) & (means != 0)) for means, levels in each)
+        return np.median([np.corrcoef(means[where], levels[where])[0, 1] for means, levels, where in known])
+
+    # Measured over the 17 feature bases: 0.924 -> 0.960 (wt), 0.913 -> 0.962 (truB).
+    by_moves, by_steps = fit("none"), fit("step")
+    assert by_moves < 0.93
+    assert by_steps > 0.955
+    assert Corpus.open(tmp_path / "step").manifest.settings.get("refinement") is None
+
+
 def refine_correlation(signal, bounds, levels, focus, spread):
     """Pearson's correlation over the bases around the focus that have a level and signal, by numpy."""
     current = np.clip((signal.astype(np.float64) - spread[0]) / spread[1], -5, 5)
