@@ -1,10 +1,11 @@
 """Boundary refinement without levels: moving base boundaries to where the current steps.
 
 Hides: the search for the step. A move table says in which of its blocks a new base began, and says so early rather than late:
-on real tRNA reads the current steps from one base's level to the next up to two blocks after that block begins. Belongs here: refinement that knows the signal alone, so that it cannot pull a boundary towards the levels of one
-state; refinement against a k-mer table is ``refine.py``'s. Invariants: boundaries only move to later samples in time, each
-by at most :data:`REACH_BLOCKS` blocks; they never cross; a base that has no signal gets none and its neighbours' boundaries
-with it stay; what is found for a boundary depends on :data:`MARGIN_BASES` bases to either side and on nothing else.
+on real tRNA reads the current steps from one base's level to the next up to two blocks after that block begins. Belongs here:
+refinement that knows the signal alone, so that it cannot pull a boundary towards the levels of one state; refinement against a
+k-mer table is ``refine.py``'s. Invariants: boundaries only move to later samples in time, in each pass by at most
+:data:`REACH_BLOCKS` blocks; they never cross; a base that has no signal gets none, and its boundaries stay; what is found for
+a boundary depends on :data:`MARGIN_BASES` bases to either side and on nothing else.
 """
 
 from __future__ import annotations
