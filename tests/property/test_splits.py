@@ -431,6 +431,9 @@ def test_what_cannot_be_merged_is_refused(tmp_path, two):
     with pytest.raises(ConfigError, match="uncharge") as caught:
         merged(two, tmp_path / "m", positive_label="uncharge")
     assert "uncharged" in caught.value.hint
+    third = write(tmp_path / "third", chunks(40, seed=8, label="third"))
+    with pytest.raises(ConfigError, match="of more than two none is positive"):
+        merged([*two, third], tmp_path / "m", positive_label="charged")
     with pytest.raises(ConfigError, match="sum to"):
         build(MergeConfig, {"split": (0.5, 0.5, 0.5)})
     with pytest.raises(InputError, match="same chunks"):

@@ -19,6 +19,7 @@ from leech.prediction.multiclass.writers import (
     ClassBam,
     ClassTables,
     comment_on_labels,
+    require_distinct_columns,
     require_plain_labels,
     shown,
     write_summary,
@@ -182,3 +183,17 @@ def test_labels_that_a_tag_cannot_hold_are_refused() -> None:
     require_plain_labels(["a b", "x-1"])
     with pytest.raises(ConfigError, match="printable ASCII"):
         require_plain_labels(["a", "Ψ55"])
+
+
+@pytest.mark.parametrize(
+    ("labels", "column"),
+    [
+        (["a", "b", "no_call"], "n_no_call"),
+        (["a", "a_low", "b"], "fraction_a_low"),
+        (["a_high", "a", "b"], "fraction_a_high"),
+    ],
+)
+def test_labels_that_would_give_two_columns_one_name_are_refused(labels: list[str], column: str) -> None:
+    require_distinct_columns(["low", "high", "call", "reason", "p_x", "x"])
+    with pytest.raises(ConfigError, match=f"'{column}'"):
+        require_distinct_columns(labels)

@@ -7,6 +7,7 @@ import pytest
 
 from leech.errors import InputError
 from leech.evaluation.multiclass.fit import LabelledClasses, cross_validate, fit
+from leech.evaluation.multiclass.metrics import log_loss
 from leech.models.calibration import ClassCalibration, calibrated, softmax
 
 
@@ -42,9 +43,9 @@ def test_no_number_near_the_fitted_ones_fits_better(method: str) -> None:
     sample = reads(300, scales=(0.5, 0.7, 0.9), offsets=(0.2, 0.0, 0.1))
     found = fit(method, sample)  # type: ignore[arg-type]
     counts = sample.counts
-    # What Platt has, for three classes: (N + 1) / (N + 3) for a read's class of N reads, and 1 / (N + 3) for the others.
-    targets = np.full((300, 3), 0.0) + (1 / (counts[sample.classes] + 3))[:, None]
-    targets[np.arange(300), sample.classes] = ((counts + 1) / (counts + 3))[sample.classes]
+    # What Platt has: (N + 1) / (N + 2) for a read's class of N reads, and half of 1 / (N + 2) for each of the two others.
+    targets = np.full((300, 3), 0.0) + (0.5 / (counts[sample.classes] + 2))[:, None]
+    targets[np.arange(300), sample.classes] = ((counts + 1) / (counts + 2))[sample.classes]
 
     def loss(scales: np.ndarray, offsets: np.ndarray) -> float:
         return float(-(targets * np.log(softmax(sample.logits * scales + offsets))).sum())
@@ -63,8 +64,26 @@ def test_no_number_near_the_fitted_ones_fits_better(method: str) -> None:
 def test_reads_that_are_told_apart_without_error_have_a_finite_fit() -> None:
     classes = np.arange(60) % 3
     found = fit("vector", LabelledClasses(10 * np.eye(3)[classes], classes, np.arange(60)))
-    # 20 reads each: 21 / 23 for the right one, and 1 / 23 for the others.
-    np.testing.assert_allclose(found.apply(10 * np.eye(3)), np.full((3, 3), 1 / 23) + np.eye(3) * 20 / 23, rtol=1e-5)
+    # 20 reads each: 21 / 22 for the right one, and half of 1 / 22 for each of the others.
+    np.testing.assert_allclose(found.apply(10 * np.eye(3)), np.full((3, 3), 1 / 44) + np.eye(3) * 41 / 44, rtol=1e-5)
+
+
+def test_many_states_of_few_reads_each_are_not_calibrated_towards_a_guess() -> None:
+    # Logits of 20 normal clouds whose means are 3 apart: their softmax is the very probability, so the best temperature is 1.
+    generator = np.random.default_rng(0)
+
+    def drawn(count: int) -> tuple[np.ndarray, np.ndarray]:
+        classes = np.repeat(np.arange(20), count)
+        return 3 * (generator.normal(size=(20 * count, 20)) + 3 * np.eye(20)[classes]), classes
+
+    logits, classes = drawn(10)
+    found = fit("temperature", LabelledClasses(logits, classes, np.arange(len(classes))))
+    assert found.scales[0] > 0.5
+    others, truth = drawn(100)
+    raw, fitted = (log_loss(truth, calibrated(others, one)) for one in (None, found))
+    assert raw is not None
+    assert fitted is not None
+    assert fitted < 1.3 * raw
 
 
 def test_scores_that_run_against_the_labels_are_refused() -> None:
@@ -94,6 +113,9 @@ def test_the_form_that_suits_has_the_least_held_out_loss() -> None:
         ({"scales": (1.0, -1.0, 1.0)}, "must be above 0"),
         ({"scales": (1.0, float("nan"), 1.0)}, "finite"),
         ({"offsets": (0.0, 0.0)}, "3 scales and 2 offsets"),
+        # Of such numbers a logit would make infinity, and two of them no probability at all.
+        ({"scales": (1e308, 1e308, 1e308)}, "too large"),
+        ({"offsets": (1e308, -1e308, 0.0)}, "too large"),
         ({"method": "temperature", "scales": (1.0, 2.0, 1.0)}, "one scale for all"),
     ],
 )

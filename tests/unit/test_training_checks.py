@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -118,19 +119,34 @@ def test_values_that_are_not_finite_are_refused_and_their_row_named(tmp_path: Pa
     assert f"the first row is {50 + local}" in caught.value.message
 
 
-def test_more_than_two_labels_have_no_positive_one(tmp_path: Path) -> None:
+def three_labels(folder: Path, labels: tuple[str, str, str] = ("a", "b", "c")) -> Corpus:
     sources = [
-        write_chunks(tmp_path / label, planted_chunks(20, label=label, strength=1, seed=seed))
-        for seed, label in enumerate("abc")
+        write_chunks(folder / str(seed), planted_chunks(20, label=label, strength=1, seed=seed))
+        for seed, label in enumerate(labels)
     ]
-    merge(sources, build(MergeConfig, {}), tmp_path / "merged", force=False, stamp=STAMP)
-    corpus = Corpus.open(tmp_path / "merged")
+    merge(sources, build(MergeConfig, {}), folder / "merged", force=False, stamp=STAMP)
+    return Corpus.open(folder / "merged")
+
+
+def test_more_than_two_labels_have_no_positive_one(tmp_path: Path) -> None:
+    corpus = three_labels(tmp_path)
     with pytest.raises(ConfigError, match=r"3 labels \(a, b, c\), and of more than two none is positive"):
         examine(corpus, "a")
     states = examine(corpus, None)
     assert (states.labels, states.codes, states.positive_label) == (("a", "b", "c"), (0, 1, 2), None)
     # Shares 0.7, 0.15, 0.15 of 20.
     assert (states.num_train, states.num_validation) == ((14, 14, 14), (3, 3, 3))
-    merge(sources, build(MergeConfig, {"positive_label": "b"}), tmp_path / "named", force=False, stamp=STAMP)
+    # As earlier versions merged three libraries.
+    corpus.manifest = replace(corpus.manifest, positive_label="b")
     with pytest.raises(ConfigError, match="names 'b' as positive"):
-        examine(Corpus.open(tmp_path / "named"), None)
+        examine(corpus, None)
+
+
+def test_names_of_more_than_two_labels_that_no_table_can_hold_are_refused_before_training(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(ConfigError, match="'n_no_call'"):
+        examine(three_labels(tmp_path / "one", ("a", "b", "no_call")), None)
+    examine(three_labels(tmp_path / "two", ("a", "b", "Ψ")), None)
+    assert "cannot be written into a BAM" in caplog.text
+    assert "--format tsv" in caplog.text

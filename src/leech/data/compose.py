@@ -210,6 +210,12 @@ def _ordered_labels(names: Sequence[str], positive_label: str | None) -> list[st
     """Return the labels in the order of their codes: sorted, the positive one last."""
     labels = sorted(names)
     if positive_label is not None:
+        if len(labels) > 2:
+            raise ConfigError(
+                f"--positive-label {positive_label}: there are {len(labels)} labels ({', '.join(labels)}), and of more than "
+                "two none is positive.",
+                hint="Leave --positive-label out, or merge two of the libraries.",
+            )
         if positive_label not in labels:
             close = nearest(positive_label, labels)
             raise ConfigError(

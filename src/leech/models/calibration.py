@@ -91,6 +91,9 @@ ClassMethod = Literal["temperature", "vector"]
 CLASS_METHODS: tuple[ClassMethod, ...] = ("temperature", "vector")
 """Forms for more than two classes, from the fewest numbers to the most."""
 
+_LARGEST = 1e9
+"""Scales and offsets beyond this are none that was fitted; below it no logit of single precision overflows."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ClassCalibration:
@@ -114,6 +117,9 @@ class ClassCalibration:
             raise ValueError(f"a calibration of classes has {len(self.scales)} scales and {len(self.offsets)} offsets")
         if not all(map(math.isfinite, (*self.scales, *self.offsets))):
             raise ValueError("a calibration consists of finite numbers")
+        largest = max(map(abs, (*self.scales, *self.offsets)))
+        if largest > _LARGEST:
+            raise ValueError(f"a calibration with the number {largest} is too large to be one: at most {_LARGEST:g}")
         if min(self.scales) <= 0:
             raise ValueError(f"calibration scale {min(self.scales)} must be above 0: it would turn calls around")
         if self.method == "temperature" and (len(set(self.scales)) > 1 or any(self.offsets)):

@@ -7,6 +7,7 @@ counts per class and split.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from leech.console import logger
 from leech.data.corpus import SPLITS, Corpus
 from leech.errors import ConfigError, InputError
+from leech.prediction.multiclass.writers import require_distinct_columns, require_plain_labels
 
 MIN_CLASS_CHUNKS = 2
 """Fewer training or validation chunks of a class than this are refused."""
@@ -88,7 +90,20 @@ def choose_labels(corpus: Corpus, wanted: str | None) -> tuple[str, ...]:
             "more than two none is.",
             hint="Merge the libraries again without --positive-label, or merge two of them.",
         )
+    _examine_names(labels)
     return tuple(labels)
+
+
+def _examine_names(labels: Sequence[str]) -> None:
+    """Look at the names of more than two labels, before a model is trained whose calls could not be written.
+
+    :raises ConfigError: two columns of its tables would have one name.
+    """
+    require_distinct_columns(labels)
+    try:
+        require_plain_labels(labels)
+    except ConfigError as error:
+        logger.warning("%s 'leech predict' will write tables only (--format tsv).", error.message)
 
 
 def _choose_positive(corpus: Corpus, positive: str | None) -> tuple[str, str]:

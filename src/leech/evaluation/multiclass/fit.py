@@ -47,12 +47,14 @@ class LabelledClasses(NamedTuple):
 def _targets(reads: LabelledClasses) -> Floats:
     """Return the probabilities that every read is fitted to, float64 (n, K).
 
-    (N + 1) / (N + K) for its own class, of which there are N reads, and 1 / (N + K) for each of the others: what Platt (1999)
-    has for two classes, and what may be said of a class after so many reads.
+    (N + 1) / (N + 2) for its own class, of which there are N reads, as Platt (1999) has it for two classes, and of the rest
+    an equal part for each other class. The doubt is the same however many classes there are: one more pretended read for each
+    of K classes would outweigh the reads themselves where K is as large as N.
     """
     num_classes = reads.logits.shape[1]
-    by_class = (np.eye(num_classes) * reads.counts + 1) / (reads.counts + num_classes)
-    return np.asarray(by_class[:, reads.classes].T)
+    own = (reads.counts + 1) / (reads.counts + 2)
+    by_class = np.where(np.eye(num_classes, dtype=bool), own[:, None], ((1 - own) / (num_classes - 1))[:, None])
+    return np.asarray(by_class[reads.classes])
 
 
 def fit(method: ClassMethod, reads: LabelledClasses) -> ClassCalibration:

@@ -36,6 +36,7 @@ from leech.prediction.multiclass.writers import (
     ClassBam,
     ClassTables,
     comment_on_labels,
+    require_distinct_columns,
     require_plain_labels,
     shown,
     write_summary,
@@ -147,6 +148,8 @@ def predict_classes(
     files.refuse_inputs([*sources.pod5, sources.bam, sources.reference, sources.read_sites])
     if files.bam is not None:
         require_plain_labels(labels)
+    if files.summaries:
+        require_distinct_columns(labels)
     with ExitStack() as stack:
         partial = files.reserve(stack, force=force)
         stream = stack.enter_context(open_run(model, loaded.bundle.recipe, sources))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import array
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -44,6 +45,20 @@ def require_plain_labels(labels: Sequence[str]) -> None:
                 f"Label {label!a} cannot be written into a BAM, whose text tags hold printable ASCII.",
                 hint="Give the label another name where its reads are prepared, and train again.",
             )
+
+
+def require_distinct_columns(labels: Sequence[str]) -> None:
+    """Refuse labels by which two columns of a table would have one name.
+
+    :raises ConfigError: naming the column.
+    """
+    twice = [name for name, number in Counter(_columns(labels)).items() if number > 1]
+    if twice:
+        raise ConfigError(
+            f"With the labels {', '.join(labels)}, two columns of the table of fractions would be called '{twice[0]}'.",
+            hint="Prepare one of these libraries again with another label: 'no_call' stands for reads without a call, and "
+            "'_low' and '_high' behind a label for the ends of its interval.",
+        )
 
 
 def comment_on_labels(program: str, labels: Sequence[str]) -> str:
