@@ -123,8 +123,10 @@ def _without_levels() -> ConfigError:
 
 def _without_indels() -> ConfigError:
     return ConfigError(
-        "The network uses indels of the alignment, but the chunks were cut by a version of leech that did not keep them.",
-        hint="Prepare the corpus again, or choose a network without the channels 'deleted' and 'inserted_behind'.",
+        "The network uses indels of the alignment, but the chunks were cut with --no-indels or by a version of leech that "
+        "did not keep them.",
+        hint="Prepare the corpus again, with --indels, or choose a network without the channels 'deleted' and "
+        "'inserted_behind'.",
     )
 
 

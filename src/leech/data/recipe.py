@@ -133,8 +133,8 @@ class Recipe:
     )
     indels: bool = knob(
         True,
-        expose=False,
-        help="Whether the chunks say which bases around the focus the alignment deletes, and behind which it inserts.",
+        help="Keep which of the bases with features the alignment deletes, and behind which it inserts; --no-indels for a "
+        "corpus that goes with corpora or models from before they were kept.",
     )
     kmer_table_sha256: str | None = knob(
         None, expose=False, help="Digest of the k-mer level table's text, when expected levels are part of the chunks."
