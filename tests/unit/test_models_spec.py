@@ -330,6 +330,17 @@ def test_a_network_without_features_does_not_need_their_window() -> None:
     assert build_network(load_architecture("conv_lstm"), recipe)
 
 
+@pytest.mark.parametrize(
+    ("channel", "message"), [("inserted_behind", "did not keep them"), ("level_residual", "without a k-mer table")]
+)
+def test_features_of_what_the_chunks_do_not_hold_are_refused_before_the_network_is_built(
+    channel: str, message: str
+) -> None:
+    content = edited(lambda m: m.update(features=["level_mean", channel]))
+    with pytest.raises(ConfigError, match=message):
+        build_network(parse_spec(content, "small"), make_recipe(indels=False))
+
+
 def test_a_base_window_that_is_too_narrow_is_refused_with_the_options_to_change() -> None:
     recipe = make_recipe(feature_start=0, feature_end=0, bases_after=7)
     with pytest.raises(MismatchError, match=r"bases -20 \.\. 7 only") as caught:

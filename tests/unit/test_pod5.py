@@ -109,6 +109,26 @@ def test_few_files_are_open_at_a_time_and_each_is_opened_once_while_it_stays(tmp
     assert (len(opened), len(source._open)) == (5, 3)
 
 
+def test_files_are_closed_once_enough_was_decoded_so_that_their_pages_do_not_add_up(tmp_path, monkeypatch):
+    import escapepod
+
+    from leech.data import pod5
+
+    files = [write_pod5(tmp_path / f"{n}.pod5", {read_id(n): ramp(20)}) for n in (1, 2)]
+    opened = []
+    reader = escapepod.Reader
+    monkeypatch.setattr(pod5.escapepod, "Reader", lambda path: opened.append(path) or reader(path))
+    # A read of 20 samples is 40 bytes; the third fetch brings them to 120, and the fourth begins anew.
+    monkeypatch.setattr(pod5, "_DECODED_BYTES", 100)
+    source = SignalSource(files)
+    kept = []
+    for number in (0, 1, 0, 1, 0):
+        (read,) = source.fetch([(number, pack_read_id(read_id(number + 1)))]).values()
+        kept.append(read.signal.tolist())
+    assert [files.index(tmp_path / path) for path in opened] == [0, 1, 1, 0]
+    assert kept == [ramp(20).tolist()] * 5
+
+
 def test_five_thousand_reads_of_one_file_in_random_order_need_one_reader(tmp_path, monkeypatch):
     import escapepod
 

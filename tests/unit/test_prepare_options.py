@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from leech.cli.main import main
 from leech.config import build
 from leech.console import SilentProgress
 from leech.data.config import PrepareConfig, ReadSources
+from leech.data.manifest import manifest_digest
 from leech.data.prepare import prepare
 from leech.data.recipe import Recipe
 from leech.errors import ConfigError
@@ -69,3 +71,28 @@ def test_levels_that_do_not_fit_the_reads_are_told(tmp_path, capsys):
         capsys.readouterr()
         assert main([*command, "-o", str(tmp_path / centre), "--kmer-centre", centre]) == 0
         assert ("fit the levels of the k-mer table badly" in capsys.readouterr().err) == is_told
+
+
+def test_a_corpus_can_be_prepared_that_goes_with_one_from_before_steps_and_indels(tmp_path, capsys):
+    def prepared(name, seed, *options):
+        library, corpus = tmp_path / f"reads_{seed}", tmp_path / name
+        if not library.exists():
+            assert main(["-q", "data", "simulate", "-o", str(library), *SIMULATED[:-1], seed]) == 0
+        inputs = ["--pod5", str(library), "--bam", str(library / "mappings.bam")]
+        inputs += ["--reference", str(library / "reference.fa"), "--motif", "CCAGGC", "--motif-offset", "2"]
+        assert main(["-q", "data", "prepare", *inputs, "-o", str(corpus), "--label", name, *options]) == 0
+        return corpus
+
+    as_before = ["--refinement", "none", "--no-indels"]
+    older = prepared("older", "5", *as_before)
+    assert not (older / "indels.npy").exists()
+    manifest = json.loads((older / "manifest.json").read_text())
+    # Without the fields, it is what was written then.
+    del manifest["recipe"]["refinement"], manifest["recipe"]["indels"]
+    (older / "manifest.json").write_text(json.dumps({**manifest, "digest": manifest_digest(manifest)}))
+    merge = ["-q", "data", "merge", str(older)]
+
+    assert main([*merge, str(prepared("today", "6")), "-o", str(tmp_path / "mixed")]) == 1
+    assert "different recipes: refinement (none / step), indels (False / True)" in capsys.readouterr().err
+    assert not (tmp_path / "mixed").exists()
+    assert main([*merge, str(prepared("alike", "6", *as_before)), "-o", str(tmp_path / "merged")]) == 0

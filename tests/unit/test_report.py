@@ -588,6 +588,9 @@ def test_training_curves_and_provenance_come_from_the_model(tmp_path):
     origin = next(row for row in page.downloads()["provenance.tsv"] if row[0] == "model")
     assert origin[2:6] == ["sha256:ab", "leech model train", "2026-02-03", "leech 1.2"]
     assert ["motif", "CCA"] in page.rows
+    # A model from before boundaries were refined and indels kept says nothing of either, and that means neither was done.
+    assert ["refinement", "none"] in page.rows
+    assert ["indels", "false"] in page.rows
 
 
 def test_the_same_inputs_give_the_same_page(tmp_path, merged):

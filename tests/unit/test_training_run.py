@@ -174,6 +174,16 @@ def test_the_result_is_plain_types_and_text(trained: tuple[Path, TrainResult]) -
     assert all(isinstance(cell, str) for table in result.tables() for row in table.rows for cell in row)
 
 
+def test_a_corpus_from_before_indels_were_kept_is_refused_before_training_begins(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    data = write_planted(tmp_path, (60, 90), recipe=replace(RECIPE, indels=False))
+    with caplog.at_level(logging.INFO, logger="leech"), pytest.raises(ConfigError, match="did not keep them"):
+        run(data, tmp_path / "model")
+    assert "Training:" not in caplog.text
+    assert "Weight in the loss" not in caplog.text
+
+
 def test_counts_weights_and_seed_are_logged(corpus: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, logger="leech"):
         run(corpus, tmp_path / "model", seed=42)

@@ -8,7 +8,7 @@ float32 of shape (num_chunks, num_feature_bases) in the order of the offsets fea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -114,12 +114,25 @@ def _dwell_local_sd(base: BaseMeasurements) -> Floats:
     return base.local(partial(np.nanstd, axis=-1))
 
 
+def _without_levels() -> ConfigError:
+    return ConfigError(
+        "The network uses expected levels, but the chunks were cut without a k-mer table.",
+        hint="Prepare the corpus with --kmer-table, or choose a network without level residuals.",
+    )
+
+
+def _without_indels() -> ConfigError:
+    return ConfigError(
+        "The network uses indels of the alignment, but the chunks were cut with --no-indels or by a version of leech that "
+        "did not keep them.",
+        hint="Prepare the corpus again, with --indels, or choose a network without the channels 'deleted' and "
+        "'inserted_behind'.",
+    )
+
+
 def _residual(base: BaseMeasurements) -> Floats:
     if base.expected is None:
-        raise ConfigError(
-            "The network uses expected levels, but the chunks were cut without a k-mer table.",
-            hint="Prepare the corpus with --kmer-table, or choose a network without level residuals.",
-        )
+        raise _without_levels()
     return np.where(np.isnan(base.expected), 0, base.level["level_mean"] - base.expected)
 
 
@@ -131,10 +144,7 @@ def _expected(base: BaseMeasurements) -> Floats:
 
 def _indel(base: BaseMeasurements, bit: int) -> Floats:
     if base.indels is None:
-        raise ConfigError(
-            "The network uses indels of the alignment, but the chunks were cut by a version of leech that did not keep them.",
-            hint="Prepare the corpus again, or choose a network without the channels 'deleted' and 'inserted_behind'.",
-        )
+        raise _without_indels()
     return np.asarray(base.indels & bit > 0, dtype=np.float32)
 
 
@@ -156,8 +166,23 @@ FEATURES: dict[str, Callable[[BaseMeasurements], Floats]] = {
 }
 """Channel name -> function; a new channel is one entry."""
 
+_OF_LEVELS = frozenset(("expected_level", "level_residual", "absolute_level_residual"))
+_OF_INDELS = frozenset(("deleted", "inserted_behind"))
+
 DWELL_FEATURES = frozenset(("log_dwell", "relative_log_dwell", "dwell_local_mean", "dwell_local_sd"))
 """Channels that show the base ``dwell_offset`` away, and are 0 where that one has no signal."""
+
+
+def refuse_unmeasured(names: Iterable[str], recipe: Recipe) -> None:
+    """Refuse channels of what chunks of this recipe do not hold, before anything is computed of them.
+
+    :raises ConfigError: saying what is not there.
+    """
+    wanted = set(names)
+    if wanted & _OF_LEVELS and recipe.kmer_table_sha256 is None:
+        raise _without_levels()
+    if wanted & _OF_INDELS and not recipe.indels:
+        raise _without_indels()
 
 
 def feature_channels(columns: Mapping[str, NDArray[Any]], recipe: Recipe, names: Sequence[str]) -> Floats:

@@ -164,7 +164,7 @@ class Alignments:
     The knots of a read are the points between which reference and query run straight: the starts of the first and the
     last base of every match block, both ends of every N, and the end of the last block. So the bases of a deletion share
     the signal of the base before it, and inserted bases are added to theirs; clipped ends and indels outside the match
-    blocks take no part. N opens a gap of bases without signal.
+    blocks take no part. N opens a gap of bases without signal; only bases inserted right behind it go to its last one.
 
     :ivar owner: read number of each operation, ascending.
     :ivar operation: its code.

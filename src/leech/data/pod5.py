@@ -39,6 +39,10 @@ _OTHER_FORMATS = {
 _OPEN_FILES = 32
 """Readers kept open at a time; each maps its file and holds an index of its ids. Opening one takes less than a millisecond."""
 
+_DECODED_BYTES = 1 << 29
+"""Signal decoded before all files are closed. What was read of a mapped file counts as memory of the process until then, and
+of a large run that would be more than a job is given."""
+
 _DECODE_AT_ONCE = 100
 """Reads given to the decoder in one call; more at once are slower."""
 
@@ -297,11 +301,15 @@ class _OpenFile(NamedTuple):
 
 
 class SignalSource:
-    """Decodes reads. Opens a file when it is first needed and keeps the few used last; not for sharing between processes."""
+    """Decodes reads. Opens a file when it is first needed and keeps the few used last; not for sharing between processes.
+
+    Memory does not grow with what was read: now and then all files are closed, and opened again when they are needed.
+    """
 
     def __init__(self, files: Sequence[Path]) -> None:
         self._files = files
         self._open: OrderedDict[int, _OpenFile] = OrderedDict()
+        self._decoded_bytes = 0
 
     def fetch(self, wanted: Iterable[tuple[int, bytes]]) -> dict[bytes, RawRead | None]:
         """Decode reads given as (file number, read id), each once; None for a read that cannot be decoded.
@@ -310,12 +318,16 @@ class SignalSource:
 
         :raises InputError: a file that could be read before cannot be opened any more.
         """
+        if self._decoded_bytes >= _DECODED_BYTES:
+            self._open.clear()
+            self._decoded_bytes = 0
         by_file: dict[int, set[bytes]] = defaultdict(set)
         for number, read_id in wanted:
             by_file[number].add(read_id)
         decoded: dict[bytes, RawRead | None] = {}
         for number in sorted(by_file):
             decoded.update(self._fetch_from(number, by_file[number]))
+        self._decoded_bytes += sum(read.signal.nbytes for read in decoded.values() if read is not None)
         return decoded
 
     def _fetch_from(self, number: int, wanted: set[bytes]) -> dict[bytes, RawRead | None]:

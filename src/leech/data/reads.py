@@ -136,8 +136,14 @@ def move_table(record: pysam.AlignedSegment) -> MoveTable | str:
         return "no_moves"
     if isinstance(values, (str, int, float)) or len(values) < 2 or values[0] < 1:
         return "bad_moves"
+    if values.typecode in "fd":
+        return "bad_moves"
     stride = int(values[0])
-    raw = values.tobytes()[1:] if values.itemsize == 1 else np.asarray(values[1:]).astype(np.int8).tobytes()
+    if values.itemsize == 1:
+        raw = values.tobytes()[1:]
+    else:
+        # Taken as bytes, 256 would be no move and 257 one; 2 stands for all that is neither 0 nor 1.
+        raw = np.minimum(np.asarray(values[1:]).astype(np.uint32), 2).astype(np.uint8).tobytes()
     if raw.translate(None, delete=b"\x00\x01"):
         return "bad_moves"
     return MoveTable(stride, raw)

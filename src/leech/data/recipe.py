@@ -45,6 +45,11 @@ _AS_BEFORE: dict[str, Any] = {
 field is no part of the digest, so that older corpora and models stay what they are."""
 
 
+def with_later_fields(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a recipe that was written down, and those that came later, as what was done until then."""
+    return {**_AS_BEFORE, **content}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
     """What is cut from a read, and how. Field help texts are the command line's."""
@@ -133,8 +138,8 @@ class Recipe:
     )
     indels: bool = knob(
         True,
-        expose=False,
-        help="Whether the chunks say which bases around the focus the alignment deletes, and behind which it inserts.",
+        help="Keep which of the bases with features the alignment deletes, and behind which it inserts; --no-indels for a "
+        "corpus that goes with corpora or models from before they were kept.",
     )
     kmer_table_sha256: str | None = knob(
         None, expose=False, help="Digest of the k-mer level table's text, when expected levels are part of the chunks."
@@ -236,7 +241,7 @@ class Recipe:
 
         :raises ConfigError: content that is no recipe; ``source`` names the file.
         """
-        return build(cls, {**_AS_BEFORE, **content}, source=source)
+        return build(cls, with_later_fields(content), source=source)
 
     def digest(self) -> str:
         """Return ``sha256:<hex>`` over the canonical JSON of the recipe version and all fields.

@@ -175,11 +175,13 @@ def build_network(spec: ArchitectureSpec, recipe: Recipe, *, num_classes: int = 
     """Build a network with first weights that depend on the seed alone.
 
     :param num_classes: two give one raw logit for the positive class, K > 2 give K.
-    :raises ConfigError: a layer that cannot be built, named with branch, position and options; less than two classes.
+    :raises ConfigError: a layer that cannot be built, named with branch, position and options; less than two classes;
+        features of what the chunks do not hold.
     :raises MismatchError: a recipe whose windows do not hold the network's base axis.
     """
     import torch
 
+    from leech.data.features import refuse_unmeasured
     from leech.models.layers import Shape
     from leech.models.network import KMER_CHANNELS, Branch, Network
 
@@ -187,6 +189,7 @@ def build_network(spec: ArchitectureSpec, recipe: Recipe, *, num_classes: int = 
         raise ConfigError(
             f"Architecture '{spec.name}': cannot tell {num_classes} classes apart; at least 2 are needed."
         )
+    refuse_unmeasured(spec.features, recipe)
     bases, feature_bases = _base_axis(spec, recipe)
     shapes = {
         "signal": Shape(1, "samples", recipe.num_samples, focus=min(recipe.samples_before, recipe.num_samples - 1)),

@@ -21,6 +21,7 @@ from leech.config import to_mapping
 from leech.console import Table
 from leech.data.corpus import Corpus
 from leech.data.drawing import bare_table, document, tsv_link
+from leech.data.recipe import with_later_fields
 from leech.data.squiggle import View, view
 from leech.errors import ConfigError, InputError
 from leech.evaluation.config import ReportConfig
@@ -243,7 +244,7 @@ def _provenance(inputs: _Inputs, stamp: Stamp) -> Iterator[str]:
         "corpus": None if inputs.corpus is None else to_mapping(inputs.corpus.recipe),
         "model": inputs.model.get("recipe"),
     }
-    known = {name: recipe for name, recipe in recipes.items() if isinstance(recipe, dict)}
+    known = {name: with_later_fields(recipe) for name, recipe in recipes.items() if isinstance(recipe, dict)}
     if known:
         fields = sorted({field for recipe in known.values() for field in recipe})
         rows = tuple((field, *(_plain(recipe.get(field)) for recipe in known.values())) for field in fields)
