@@ -260,7 +260,7 @@ def test_what_samples_share_is_read_once(model, sheet, tmp_path, monkeypatch):
     shown = {"force": False, "progress": SilentProgress(), "stamp": Stamp.make(["leech"], "2026-01-01T00:00:00+00:00")}
     config = build(PredictConfig, {"device": "cpu", "reference_groups": groups})
     result = predict_samples(model, read_sheet(sheet), sources, config, tmp_path / "out", **shown)
-    assert list(result.finished) == ["a", "b", "c"]
+    assert list(result.called.finished) == ["a", "b", "c"]
     # The POD5 column names a sample's file and the folder around it.
     own = [tmp_path / name / file for name in "abc" for file in ("reads.pod5", "", "mappings.bam")]
     assert sorted(read) == sorted([model, sources.reference, groups, *own])

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from leech.config import to_mapping
-from leech.console import Progress, Table, logger
+from leech.console import Progress, Table
 from leech.data.config import ReadSources
-from leech.errors import ConfigError, LeechError, MismatchError
+from leech.errors import ConfigError, MismatchError
 from leech.models.bundle import DESCRIPTION, read_bundle
 from leech.prediction.config import PredictConfig
 from leech.prediction.multiclass.samples import ClassSamplesResult, predict_class_samples
@@ -27,7 +27,7 @@ from leech.prediction.names import RECORD, SUMMARIES
 from leech.prediction.outputs import OutputFiles
 from leech.prediction.predict import Caller, PredictResult, predict_run
 from leech.prediction.record import Calling, choices_of, read_record, told
-from leech.prediction.sheet import COMBINED, Sample, decisive, place_of, refuse_failed
+from leech.prediction.sheet import COMBINED, Called, Sample, call_each, decisive, place_of
 from leech.prediction.sheet import read_sheet as read_sheet
 from leech.prediction.summary import Summarised, shown, write_combined
 from leech.prediction.tally import Tally
@@ -44,18 +44,14 @@ from leech.provenance import (
 class SamplesResult:
     """What a run over several samples made.
 
-    :ivar finished: results of the samples that were run now, by name.
-    :ivar earlier: samples that were complete already.
-    :ivar failed: why, by name.
+    :ivar called: what became of each sample.
     :ivar summaries: calls of every complete sample.
     :ivar tables_written: the combined tables; empty where no sample is complete.
     """
 
     path: Path
     labels: tuple[str, str]
-    finished: Mapping[str, PredictResult]
-    earlier: tuple[str, ...]
-    failed: Mapping[str, LeechError]
+    called: Called[PredictResult, Summarised]
     summaries: Mapping[str, Summarised]
     tables_written: tuple[Path, ...]
 
@@ -64,16 +60,14 @@ class SamplesResult:
 
         :raises LeechError: with the samples' names.
         """
-        refuse_failed(self.finished, self.earlier, self.failed)
+        self.called.refuse_incomplete()
 
     def to_mapping(self) -> dict[str, Any]:
         """Return plain types, ready for JSON."""
         return {
             "path": str(self.path),
             "tables": [str(path) for path in self.tables_written],
-            "samples": {name: result.to_mapping() for name, result in self.finished.items()},
-            "complete_already": list(self.earlier),
-            "failed": {name: error.message for name, error in self.failed.items()},
+            **self.called.to_mapping(),
         }
 
     def tables(self) -> list[Table]:
@@ -81,9 +75,9 @@ class SamplesResult:
         rows = []
         for name, summarised in self.summaries.items():
             total = summarised.tally.total()
-            state = "complete already" if name in self.earlier else "called"
+            state = "complete already" if name in self.called.earlier else "called"
             rows.append((name, state, str(total.num_positive), str(total.num_negative), str(total.num_no_call)))
-        rows.extend((name, "failed", "", "", "") for name in self.failed)
+        rows.extend((name, "failed", "", "", "") for name in self.called.failed)
         columns = ("sample", "state", self.labels[1], self.labels[0], "no call")
         return [
             Table(title="Samples", columns=columns, rows=tuple(rows)),
@@ -128,34 +122,22 @@ def predict_samples(
     _refuse_inputs(samples, sources, config, output)
     command = _Command.begin(model, sources, config, output)
     earlier_runs = {} if force else _earlier_runs(command, samples)
-    finished: dict[str, PredictResult] = {}
-    failed: dict[str, LeechError] = {}
-    summaries: dict[str, Summarised] = {}
-    earlier = []
-    for number, sample in enumerate(samples, start=1):
+
+    def found(sample: Sample) -> Summarised | None:
         before = earlier_runs.get(sample.name)
-        if before is not None and before.is_complete:
-            logger.info("Sample '%s' (%d of %d) is complete: nothing to do.", sample.name, number, len(samples))
-            summaries[sample.name] = command.caller.summarise(before.tally, config)
-            earlier.append(sample.name)
-            continue
-        logger.info("Sample '%s', %d of %d.", sample.name, number, len(samples))
-        try:
-            # What is incomplete by its own account is replaced unasked.
-            replaces = force or before is not None
-            result = _run(command, sample, force=replaces, progress=progress, stamp=stamp)
-        except LeechError as error:
-            logger.error("Sample '%s' failed: %s", sample.name, error.message)
-            failed[sample.name] = error
-            continue
-        finished[sample.name] = result
-        summaries[sample.name] = result.summarised
+        return command.caller.summarise(before.tally, config) if before is not None and before.is_complete else None
+
+    def call(sample: Sample) -> PredictResult:
+        # What is incomplete by its own account is replaced unasked.
+        return _run(command, sample, force=force or sample.name in earlier_runs, progress=progress, stamp=stamp)
+
+    called = call_each(samples, found, call)
+    complete = {**called.earlier, **{name: result.summarised for name, result in called.finished.items()}}
+    summaries = {sample.name: complete[sample.name] for sample in samples if sample.name in complete}
     return SamplesResult(
         path=output,
         labels=command.caller.loaded.bundle.two_labels,
-        finished=finished,
-        earlier=tuple(earlier),
-        failed=failed,
+        called=called,
         summaries=summaries,
         tables_written=_combine(output, summaries) if summaries else (),
     )

@@ -1,16 +1,17 @@
 """A sheet of samples, and what is the same of all runs over one, whatever the model.
 
-Hides: the sheet's form. Belongs here: reading it, where a sample's files go, and how a failed sample is told; the runs are
-``samples.py``'s, those of more than two states ``multiclass/samples.py``'s. Invariants: names of samples can begin names of
-files and are told apart; paths start at the sheet's own folder.
+Hides: the sheet's form. Belongs here: reading it, where a sample's files go, and that one sample's failure is not the others';
+the runs are ``samples.py``'s, those of more than two states ``multiclass/samples.py``'s. Invariants: names of samples can
+begin names of files and are told apart; paths start at the sheet's own folder.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
+from leech.console import logger
 from leech.errors import InputError, LeechError
 from leech.prediction.config import PredictConfig, is_sample_name
 from leech.prediction.record import RULES
@@ -71,38 +72,85 @@ def read_sheet(path: Path) -> list[Sample]:
     return list(samples.values())
 
 
-class Finished(Protocol):
+class OneResult(Protocol):
     """The result of one run."""
 
     def refuse_incomplete(self) -> None:
         """Fail where POD5 files were left out."""
 
+    def to_mapping(self) -> dict[str, Any]:
+        """Return plain types, ready for JSON."""
 
-def refuse_failed(finished: Mapping[str, Finished], earlier: Sequence[str], failed: Mapping[str, LeechError]) -> None:
-    """Fail where a sample failed or lacks the reads of some POD5 files; what is complete stands.
 
-    :param finished: results of the samples that were run now, by name.
-    :param earlier: samples that were complete already.
-    :param failed: why, by name.
-    :raises LeechError: with the samples' names.
+R = TypeVar("R", bound=OneResult)
+E = TypeVar("E")
+
+
+class Called(NamedTuple, Generic[R, E]):
+    """What became of the samples, by name.
+
+    :ivar finished: results of those that were run now.
+    :ivar earlier: what was found of those that were complete already.
+    :ivar failed: why.
     """
-    broken: dict[str, LeechError] = dict(failed)
-    for name, result in finished.items():
+
+    finished: dict[str, R]
+    earlier: dict[str, E]
+    failed: dict[str, LeechError]
+
+    def refuse_incomplete(self) -> None:
+        """Fail where a sample failed or lacks the reads of some POD5 files; what is complete stands.
+
+        :raises LeechError: with the samples' names.
+        """
+        broken: dict[str, LeechError] = dict(self.failed)
+        for name, result in self.finished.items():
+            try:
+                result.refuse_incomplete()
+            except LeechError as error:
+                broken[name] = error
+        if broken:
+            told = (
+                f"'{name}': {error.message}" + ("" if error.hint is None else f" ({error.hint})")
+                for name, error in broken.items()
+            )
+            number = len(self.finished) + len(self.earlier) + len(self.failed)
+            others = "The other samples are complete. " if len(broken) < number else ""
+            raise LeechError(
+                f"{len(broken)} of {number} samples failed. {'; '.join(told)}",
+                hint=f"{others}The same command again runs only those that are not complete.",
+            )
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return plain types, ready for JSON."""
+        return {
+            "samples": {name: result.to_mapping() for name, result in self.finished.items()},
+            "complete_already": list(self.earlier),
+            "failed": {name: error.message for name, error in self.failed.items()},
+        }
+
+
+def call_each(
+    samples: Sequence[Sample], found: Callable[[Sample], E | None], call: Callable[[Sample], R]
+) -> Called[R, E]:
+    """Call the samples one after the other; one that fails does not stop the others.
+
+    :param found: what there is of a sample that is complete already; None for one that has to be called.
+    """
+    called: Called[R, E] = Called({}, {}, {})
+    for number, sample in enumerate(samples, start=1):
+        before = found(sample)
+        if before is not None:
+            logger.info("Sample '%s' (%d of %d) is complete: nothing to do.", sample.name, number, len(samples))
+            called.earlier[sample.name] = before
+            continue
+        logger.info("Sample '%s', %d of %d.", sample.name, number, len(samples))
         try:
-            result.refuse_incomplete()
+            called.finished[sample.name] = call(sample)
         except LeechError as error:
-            broken[name] = error
-    if broken:
-        told = (
-            f"'{name}': {error.message}" + ("" if error.hint is None else f" ({error.hint})")
-            for name, error in broken.items()
-        )
-        number = len(finished) + len(earlier) + len(failed)
-        others = "The other samples are complete. " if len(broken) < number else ""
-        raise LeechError(
-            f"{len(broken)} of {number} samples failed. {'; '.join(told)}",
-            hint=f"{others}The same command again runs only those that are not complete.",
-        )
+            logger.error("Sample '%s' failed: %s", sample.name, error.message)
+            called.failed[sample.name] = error
+    return called
 
 
 def place_of(sample: Sample, config: PredictConfig, output: Path) -> Path:

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from leech.config import to_mapping
-from leech.console import Progress, Table, logger
+from leech.console import Progress, Table
 from leech.data.config import ReadSources
-from leech.errors import LeechError, MismatchError
+from leech.errors import MismatchError
 from leech.models.bundle import DESCRIPTION, ModelBundle, read_bundle
 from leech.prediction.config import PredictConfig
 from leech.prediction.multiclass.calls import ClassRules
@@ -29,7 +29,7 @@ from leech.prediction.multiclass.writers import SUMMARY, shown, write_combined
 from leech.prediction.names import RECORD
 from leech.prediction.outputs import OutputFiles
 from leech.prediction.record import CLASSES_FORMAT, choices_of
-from leech.prediction.sheet import COMBINED, Sample, decisive, place_of, refuse_failed
+from leech.prediction.sheet import COMBINED, Called, Sample, call_each, decisive, place_of
 from leech.provenance import Identity, Stamp, atomic_file, digest_of, read_description, refuse_input_as_output
 
 
@@ -37,18 +37,14 @@ from leech.provenance import Identity, Stamp, atomic_file, digest_of, read_descr
 class ClassSamplesResult:
     """What a run over several samples made.
 
-    :ivar finished: results of the samples that were run now, by name.
-    :ivar earlier: samples that were complete already.
-    :ivar failed: why, by name.
+    :ivar called: what became of each sample.
     :ivar tallies: calls of every complete sample.
     :ivar tables_written: the combined table; empty where no sample is complete.
     """
 
     path: Path
     labels: tuple[str, ...]
-    finished: Mapping[str, ClassPredictResult]
-    earlier: tuple[str, ...]
-    failed: Mapping[str, LeechError]
+    called: Called[ClassPredictResult, ClassTally]
     tallies: Mapping[str, ClassTally]
     min_depth: int
     tables_written: tuple[Path, ...]
@@ -58,16 +54,14 @@ class ClassSamplesResult:
 
         :raises LeechError: with the samples' names.
         """
-        refuse_failed(self.finished, self.earlier, self.failed)
+        self.called.refuse_incomplete()
 
     def to_mapping(self) -> dict[str, Any]:
         """Return plain types, ready for JSON."""
         return {
             "path": str(self.path),
             "tables": [str(path) for path in self.tables_written],
-            "samples": {name: result.to_mapping() for name, result in self.finished.items()},
-            "complete_already": list(self.earlier),
-            "failed": {name: error.message for name, error in self.failed.items()},
+            **self.called.to_mapping(),
         }
 
     def tables(self) -> list[Table]:
@@ -75,9 +69,9 @@ class ClassSamplesResult:
         rows = []
         for name, tally in self.tallies.items():
             total = tally.total()
-            state = "complete already" if name in self.earlier else "called"
+            state = "complete already" if name in self.called.earlier else "called"
             rows.append((name, state, *map(str, total.num_by_label), str(total.num_no_call)))
-        rows.extend((name, "failed", *[""] * len(self.labels), "") for name in self.failed)
+        rows.extend((name, "failed", *[""] * len(self.labels), "") for name in self.called.failed)
         by_reference = (shown(tally, self.labels, self.min_depth) for tally in self.tallies.values())
         return [
             Table(title="Samples", columns=("sample", "state", *self.labels, "no call"), rows=tuple(rows)),
@@ -112,37 +106,24 @@ def predict_class_samples(
     refuse_input_as_output(combined, inputs)
     identities = {sample.name: _identity(model, sample, sources, config) for sample in samples}
     done = {} if force else _earlier_tallies(samples, identities, sources, config, output, bundle)
-    finished: dict[str, ClassPredictResult] = {}
-    failed: dict[str, LeechError] = {}
-    tallies: dict[str, ClassTally] = {}
-    earlier = []
-    for number, sample in enumerate(samples, start=1):
-        before = done.get(sample.name)
-        if before is not None:
-            logger.info("Sample '%s' (%d of %d) is complete: nothing to do.", sample.name, number, len(samples))
-            tallies[sample.name] = before
-            earlier.append(sample.name)
-            continue
-        logger.info("Sample '%s', %d of %d.", sample.name, number, len(samples))
-        try:
-            result = predict_classes(
-                model,
-                replace(sources, pod5=sample.pod5, bam=sample.bam),
-                replace(config, sample=sample.name),
-                place_of(sample, config, output),
-                identity=identities[sample.name],
-                # What is incomplete by its own account is replaced unasked.
-                force=force or sample.name in done,
-                progress=progress,
-                stamp=_stamp_of(stamp, model, sample, sources),
-                clock=time.monotonic,
-            )
-        except LeechError as error:
-            logger.error("Sample '%s' failed: %s", sample.name, error.message)
-            failed[sample.name] = error
-            continue
-        finished[sample.name] = result
-        tallies[sample.name] = result.tally
+
+    def call(sample: Sample) -> ClassPredictResult:
+        return predict_classes(
+            model,
+            replace(sources, pod5=sample.pod5, bam=sample.bam),
+            replace(config, sample=sample.name),
+            place_of(sample, config, output),
+            identity=identities[sample.name],
+            # What is incomplete by its own account is replaced unasked.
+            force=force or sample.name in done,
+            progress=progress,
+            stamp=_stamp_of(stamp, model, sample, sources),
+            clock=time.monotonic,
+        )
+
+    called = call_each(samples, lambda sample: done.get(sample.name), call)
+    complete = {**called.earlier, **{name: result.tally for name, result in called.finished.items()}}
+    tallies = {sample.name: complete[sample.name] for sample in samples if sample.name in complete}
     if tallies:
         # It is made of the samples' own files and grows with them, so there is nothing to lose.
         with atomic_file(combined, force=True) as partial:
@@ -150,9 +131,7 @@ def predict_class_samples(
     return ClassSamplesResult(
         path=output,
         labels=bundle.labels,
-        finished=finished,
-        earlier=tuple(earlier),
-        failed=failed,
+        called=called,
         tallies=tallies,
         min_depth=config.min_depth,
         tables_written=(combined,) if tallies else (),
