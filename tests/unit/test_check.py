@@ -44,7 +44,7 @@ def libraries(folder, changes=None, *, count=100, labels=("uncharged", "charged"
         if changes is not None:
             changes(number, chunks.columns, chunks.categories)
         sources.append(write_chunks(folder / label, chunks, recipe))
-    config = build(MergeConfig, {"positive_label": labels[-1]})
+    config = build(MergeConfig, {"positive_label": labels[-1] if len(labels) == 2 else None})
     merge(sources, config, folder / "merged", force=False, stamp=STAMP)
     return folder / "merged"
 
