@@ -184,8 +184,9 @@ def test_earlier_calls_are_replaced_and_those_of_two_states_stay(work, tmp_path)
             record.set_tag("cl", 7, value_type="C")
             tagged.write(record)
     words = ("--pod5", work / "run" / "reads.pod5", "--bam", tmp_path / "before.bam")
-    words = (*words, "--reference", work / "run" / "reference.fa", "--model", work / "calibrated", "--device", "cpu")
-    assert leech("predict", *words, "-o", tmp_path / "after.bam", "--min-confidence", 0.999) == 0
+    # Not the calibrated one: of some 40 reads a label, a calibration makes hardly a read as sure as this.
+    words = (*words, "--reference", work / "run" / "reference.fa", "--model", work / "model", "--device", "cpu")
+    assert leech("predict", *words, "-o", tmp_path / "after.bam", "--min-confidence", 0.95) == 0
     with pysam.AlignmentFile(str(tmp_path / "after.bam")) as after:
         assert [json.loads(line.removeprefix("leech:"))["program"] for line in after.header.to_dict()["CO"]] == [
             "leech",
@@ -194,8 +195,9 @@ def test_earlier_calls_are_replaced_and_those_of_two_states_stay(work, tmp_path)
         records = list(after)
     assert {record.get_tag("cl") for record in records} == {7}
     left = [record for record in records if record.has_tag("lc")]
-    assert len(left) < 100
-    assert all(max(record.get_tag("lp")) >= 254 for record in left)
+    assert 0 < len(left) < 100
+    # 255 x 0.95 is 242.25.
+    assert all(max(record.get_tag("lp")) >= 242 for record in left)
     assert all(record.has_tag("lc") == record.has_tag("lp") for record in records)
 
 
