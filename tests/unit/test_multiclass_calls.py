@@ -134,6 +134,14 @@ def test_fractions_stand_beside_counts_and_are_empty_without_calls(tmp_path: Pat
     assert table.rows[0] == ("t", "0", "0", "0", "1", "", "", "", "few reads")
 
 
+def test_of_many_labels_a_terminal_shows_counts_alone() -> None:
+    many = ClassTally(7)
+    many.count(ClassCall("r", "t", np.full(7, 1 / 7), 6, ""))
+    table = shown(many, tuple("abcdefg"), 1)
+    assert table.columns == ("reference", *"abcdefg", "no call", "")
+    assert list(table.rows) == [("t", *"0000001", "0", ""), ("all", *"0000001", "0", "")]
+
+
 def test_a_row_has_the_probabilities_of_every_label_where_the_network_was_asked(tmp_path: Path) -> None:
     tables = ClassTables(tmp_path / "c.tsv.gz", LABELS)
     for one in (call(1), call(None, reason="low_confidence"), call(None, reason="no_moves")):

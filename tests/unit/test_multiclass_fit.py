@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from leech.config import build
 from leech.errors import InputError
+from leech.evaluation.config import CalibrateConfig
+from leech.evaluation.multiclass.calibrate import calibrate_classes
 from leech.evaluation.multiclass.fit import LabelledClasses, cross_validate, fit
 from leech.evaluation.multiclass.metrics import log_loss
 from leech.models.calibration import ClassCalibration, calibrated, softmax
@@ -131,3 +136,15 @@ def test_without_a_calibration_probabilities_are_raw() -> None:
     twice = ClassCalibration(method="temperature", scales=(2.0,) * 3, offsets=(0.0,) * 3)
     # Squares of 1, 2 and 7, over their sum.
     np.testing.assert_allclose(calibrated(logits, twice), [[1 / 54, 4 / 54, 49 / 54]])
+
+
+def test_a_method_that_cannot_be_fitted_is_named_with_the_reason(tmp_path: Path) -> None:
+    sample = reads(600)
+    # The scores of the last label fall with it, which one scale for all labels can bear and a scale of its own cannot.
+    turned = LabelledClasses(sample.logits * np.array([1, 1, -0.2]), sample.classes, sample.parents)
+    config = build(CalibrateConfig, {"bootstrap": 5})
+    found = calibrate_classes(tmp_path, ("a", "b", "c"), {"calibration": turned, "test": turned}, "sha256:0", config)
+    methods = found.tables()[0].rows
+    assert [row[0] for row in methods] == ["none", "temperature", "vector"]
+    assert methods[1][2].startswith("temperature ")
+    assert methods[2][1:] == ("", "left out: some of the reads do not suffice to fit it")

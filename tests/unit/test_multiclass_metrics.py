@@ -12,6 +12,8 @@ from leech.evaluation.multiclass.summary import ClassMetrics, calibration_error,
 
 LABELS = ("ala", "gly", "thr", "val")
 
+MANY = (*LABELS, "leu", "ile", "ser", "pro")
+
 
 def draw(num_reads: int, seed: int, num_classes: int = 4) -> tuple[np.ndarray, np.ndarray]:
     """Return truth and probabilities that know something of it; every class occurs."""
@@ -30,7 +32,7 @@ def measured(truth: np.ndarray, p: np.ndarray, *, groups: np.ndarray | None = No
         p,
         parents=np.arange(len(truth)),
         groups=[Groups("reference", codes, ["first", "second", "third"])],
-        labels=LABELS[: p.shape[1]],
+        labels=MANY[: p.shape[1]],
         uncalibrated=None,
         num_resamplings=bootstrap,
         seed=0,
@@ -174,3 +176,14 @@ def test_intervals_hold_the_values_and_children_of_a_parent_go_together() -> Non
     assert alone.overall["mcc"].interval == (value, value)
     assert alone.uncalibrated is not None
     assert alone.uncalibrated.brier.value == alone.calibratedness.brier.value
+
+
+def test_of_many_labels_the_terminal_shows_no_more_than_fits_and_the_file_all() -> None:
+    found = measured(*draw(60, 3, num_classes=8))
+    summary, _, calls, *_ = found.tables()
+    assert [row[0] for row in summary.rows if row[0].startswith("top-")] == [f"top-{k} accuracy" for k in range(2, 6)]
+    assert list(found.to_mapping()["top_k_accuracy"]) == ["2", "3", "4", "5", "6", "7"]
+    assert calls.columns == ("", *MANY)
+    assert [row[0] for row in calls.rows] == list(MANY)
+    few = measured(*draw(60, 3)).tables()[2]
+    assert few.columns[1] == "called ala"

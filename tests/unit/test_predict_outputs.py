@@ -24,6 +24,7 @@ from leech.models.learnt import Learnt
 from leech.models.spec import build_network, load_architecture
 from leech.prediction.config import PredictConfig
 from leech.prediction.predict import Caller, predict, predict_run
+from leech.prediction.record import CLASSES_FORMAT, FORMAT, read_record
 from leech.provenance import Stamp
 from tiny_run import TinyRecord, ramp, read_id, write_run
 
@@ -497,3 +498,31 @@ def test_tables_that_are_read_are_not_replaced_by_force(model, sources, tmp_path
     with pytest.raises(ConfigError, match="which would be lost"):
         run(model, sources, tmp_path, format="tsv", sample="s", force=True, **{option: table}, **other)
     assert table.read_bytes() == before
+
+
+def test_tables_of_a_model_of_more_states_do_not_stay_beside_the_new_record(model, sources, tmp_path):
+    run(model, sources, tmp_path / "s.bam", tables=tmp_path)
+    for name in ("s.states.tsv.gz", "s.states_summary.tsv.gz", "other.states.tsv.gz"):
+        (tmp_path / name).write_text("of an earlier run")
+    run(model, sources, tmp_path / "s.bam", tables=tmp_path, force=True)
+    assert files(tmp_path) == sorted(["other.states.tsv.gz", "s.bam", *TABLES])
+
+
+@pytest.mark.parametrize(
+    ("there", "here", "words"),
+    [
+        (CLASSES_FORMAT, FORMAT, "by a model of more than two states, and here a model of two is asked"),
+        (FORMAT, CLASSES_FORMAT, "by a model of two states, and here a model of more than two is asked"),
+    ],
+)
+def test_a_record_of_a_model_of_another_number_of_states_says_so(tmp_path, there, here, words):
+    path = tmp_path / "s.predict.json"
+    path.write_text(json.dumps({"format": there, "schema_version": 1}))
+    assert read_record(path, "again", there)["format"] == there
+    with pytest.raises(MismatchError, match=words) as caught:
+        read_record(path, "again", here)
+    assert caught.value.hint == "again"
+    for content in ('{"format": "leech-model"}', "[]", "{"):
+        path.write_text(content)
+        with pytest.raises(InputError, match=r"predict\.json"):
+            read_record(path, "again", here)

@@ -323,7 +323,7 @@ def require_known_labels(bundle: ModelBundle, corpus: Corpus, model: Path) -> No
         raise MismatchError(
             f"Corpus '{corpus.path}' has the labels {_listed(corpus.labels)}, model '{model}' tells {_listed(bundle.labels)} "
             "apart.",
-            hint="Score a corpus of the same labels, or of one of them.",
+            hint="Score a corpus of the same labels, or of some of them.",
         )
 
 

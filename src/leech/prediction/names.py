@@ -17,5 +17,11 @@ SUMMARY = "charging_summary"
 SUMMARIES = {"reference": SUMMARY, **{level: f"{SUMMARY}.{level}" for level in LEVELS}}
 """The summaries by what their rows are; likewise."""
 
+CLASS_TABLES = ("states",)
+"""The same of more than two states: the table of single calls."""
+
+CLASS_SUMMARY = "states_summary"
+"""The table of their calls by reference."""
+
 RECORD = "predict.json"
 """The record of the run."""

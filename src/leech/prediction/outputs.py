@@ -2,7 +2,8 @@
 
 Hides: names, partial names, and which index belongs to which BAM. Belongs here: places of files; what is in them is the
 writers' business. Invariants: names are taken before any work is done; the record of the run gets its name last, so that
-where it stands the other files do too; no index of an earlier BAM stays beside a new one.
+where it stands the other files do too; no index of an earlier BAM stays beside a new one, and no table of a model of another
+number of states beside the record of a run.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 from leech.data.config import ReadSources
 from leech.errors import ConfigError, InputError
 from leech.prediction.config import PredictConfig
-from leech.prediction.names import RECORD, SUMMARIES, TABLES
+from leech.prediction.names import CLASS_SUMMARY, CLASS_TABLES, RECORD, SUMMARIES, TABLES
 from leech.provenance import atomic_file, refuse_input_as_output
 
 
@@ -109,6 +110,15 @@ class OutputFiles:
             summaries={level: partials[path] for level, path in self.summaries.items()},
             record=self.record and partials[self.record],
         )
+
+    def stale_tables(self) -> list[Path]:
+        """Return tables of this sample by a model of another number of states, whose record this run's takes the place of."""
+        if self.record is None:
+            return []
+        sample = self.record.name.removesuffix(f".{RECORD}")
+        names = (*TABLES, *SUMMARIES.values(), *CLASS_TABLES, CLASS_SUMMARY)
+        candidates = [self.record.with_name(f"{sample}.{name}.tsv.gz") for name in names]
+        return [path for path in candidates if path.is_file() and path not in self.tables]
 
     def stale_indexes(self) -> Sequence[Path]:
         """Return indexes that stand where one of the BAM would, and are of an earlier one."""

@@ -259,7 +259,7 @@ def predict_run(
             write_summary(path, result.summarised, level)
         if partial.record is not None:
             _write_record(partial.record, result, caller.calling, sources, config, identity, stamp)
-        for path in files.stale_indexes():
+        for path in (*files.stale_indexes(), *files.stale_tables()):
             path.unlink()
     if files.summaries:
         warn_of_unassigned(result.summarised.groups)

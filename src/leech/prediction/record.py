@@ -6,6 +6,7 @@ another run; writing one is ``predict.py``'s. Invariant: calls of two runs mean 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple
 
 from leech.config import to_mapping
 from leech.data.config import ReadSources
+from leech.errors import InputError, MismatchError
 from leech.models.bundle import ModelBundle, ModelIdentity
 from leech.prediction.calls import CallRules
 from leech.provenance import final_path, read_description
@@ -22,6 +24,9 @@ SCHEMA_VERSION = 1
 
 CLASSES_FORMAT = "leech-class-predict"
 """Of models of more than two states, whose records are compared with none; its schema version is 1, too."""
+
+RUN_AGAIN = "Give --force to run the sample again, or another output folder with -o."
+"""What to do about a record that a run cannot go on from."""
 
 RULES = ("threshold_cl", "min_confidence", "abstain_junction_indel")
 
@@ -63,13 +68,31 @@ class Calling(NamedTuple):
                 yield told(name, record.get(name), here[name])
 
 
-def read_record(path: Path, remedy: str) -> dict[str, Any]:
+def read_record(path: Path, remedy: str, form: str = FORMAT) -> dict[str, Any]:
     """Read the record of a run.
 
-    :param remedy: what to do about one of another version.
+    :param remedy: what to do about one of another version, or of a model of another kind.
+    :param form: that of two states, or of more.
     :raises InputError: unreadable, or another form or version.
+    :raises MismatchError: calls by a model of two states where more are asked for, or the other way round.
     """
-    return read_description(path, "prediction", form=FORMAT, schema_version=SCHEMA_VERSION, remedy=remedy)
+    try:
+        return read_description(path, "prediction", form=form, schema_version=SCHEMA_VERSION, remedy=remedy)
+    except InputError:
+        if _form_of(path) not in ({FORMAT, CLASSES_FORMAT} - {form}):
+            raise
+    there, here = ("more than two states", "two") if form == FORMAT else ("two states", "more than two")
+    raise MismatchError(
+        f"'{path}' is of calls by a model of {there}, and here a model of {here} is asked.", hint=remedy
+    )
+
+
+def _form_of(path: Path) -> object:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError):
+        return None
+    return content.get("format") if isinstance(content, dict) else None
 
 
 def choices_of(sources: ReadSources) -> dict[str, Any]:

@@ -23,10 +23,10 @@ from leech.errors import ConfigError, MismatchError
 from leech.models.bundle import DESCRIPTION, read_bundle
 from leech.prediction.config import PredictConfig
 from leech.prediction.multiclass.samples import ClassSamplesResult, predict_class_samples
-from leech.prediction.names import RECORD, SUMMARIES
+from leech.prediction.names import CLASS_SUMMARY, RECORD, SUMMARIES
 from leech.prediction.outputs import OutputFiles
 from leech.prediction.predict import Caller, PredictResult, predict_run
-from leech.prediction.record import Calling, choices_of, read_record, told
+from leech.prediction.record import RUN_AGAIN, Calling, choices_of, read_record, told
 from leech.prediction.sheet import COMBINED, Called, Sample, call_each, decisive, place_of
 from leech.prediction.sheet import read_sheet as read_sheet
 from leech.prediction.summary import Summarised, shown, write_combined
@@ -134,6 +134,9 @@ def predict_samples(
     called = call_each(samples, found, call)
     complete = {**called.earlier, **{name: result.summarised for name, result in called.finished.items()}}
     summaries = {sample.name: complete[sample.name] for sample in samples if sample.name in complete}
+    if force and summaries:
+        # Made of samples that a model of more states had called, and that were called again.
+        (output / f"{COMBINED}.{CLASS_SUMMARY}.tsv.gz").unlink(missing_ok=True)
     return SamplesResult(
         path=output,
         labels=command.caller.loaded.bundle.two_labels,
@@ -244,7 +247,7 @@ def _earlier_runs(command: _Command, samples: Sequence[Sample]) -> dict[str, _Ea
         path = output / f"{sample.name}.{RECORD}"
         if not path.is_file():
             continue
-        record = read_record(path, "Give --force to run the sample again.")
+        record = read_record(path, RUN_AGAIN)
         own = command.sources_of(sample)
         is_same = record.get("identity") == command.identity_of(sample, command.files_of(sample))
         lacks_reads = bool(record.get("unreadable_pod5"))

@@ -69,6 +69,8 @@ class ClassCalibrationResult:
             (name, f"{loss:.4f}", self.fitted.describe() if name == self.fitted.method else "")
             for name, loss in self.losses.items()
         )
+        left_out = (name for name in CLASS_METHODS if name not in self.losses)
+        rows += tuple((name, "", "left out: some of the reads do not suffice to fit it") for name in left_out)
         columns = ("method", "log loss, cross-validated", "")
         judged = self.judgement.table()
         before, after = (Estimate(value).cells()[0] for value in self.accuracy)

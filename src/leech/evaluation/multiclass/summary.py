@@ -90,6 +90,12 @@ _OVERALL = {
 }
 """Figures over all classes, and how they are called."""
 
+_MOST_TOP = 5
+"""Largest k of which a terminal shows the top-k accuracy; the file has all."""
+
+_MOST_WORDS = 6
+"""Labels up to which a terminal has room for words beside each name in the table of calls."""
+
 
 @dataclass(frozen=True)
 class ClassMetrics:
@@ -162,7 +168,7 @@ class ClassMetrics:
         before, after = self.uncalibrated, self.calibratedness
         rows = [
             *((words, *self.overall[name].cells(), chance.get(name, "")) for name, words in _OVERALL.items()),
-            *((f"top-{k} accuracy", *estimate.cells(), "") for k, estimate in self.top_k.items()),
+            *((f"top-{k} accuracy", *estimate.cells(), "") for k, estimate in self.top_k.items() if k <= _MOST_TOP),
             ("log loss", *after.log_loss.cells(), ""),
             *([("ECE before calibration", *before.ece.cells(), "")] if before else []),
             ("ECE", *after.ece.cells(), f"of the call, {len(after.reliability)} bins of equal width"),
@@ -190,12 +196,13 @@ class ClassMetrics:
         return Table(title="By label, each against the rest", columns=columns, rows=rows)
 
     def _calls(self) -> Table:
+        truth, called = ("truth ", "called ") if len(self.labels) <= _MOST_WORDS else ("", "")
         rows = tuple(
-            (f"truth {label}", *map(str, counts)) for label, counts in zip(self.labels, self.confusion, strict=True)
+            (f"{truth}{label}", *map(str, counts)) for label, counts in zip(self.labels, self.confusion, strict=True)
         )
         return Table(
-            title="Calls of the most probable label",
-            columns=("", *(f"called {label}" for label in self.labels)),
+            title="Calls of the most probable label" + ("" if truth else " (columns) of reads of each label (rows)"),
+            columns=("", *(f"{called}{label}" for label in self.labels)),
             rows=rows,
         )
 

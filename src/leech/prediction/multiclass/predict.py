@@ -175,7 +175,7 @@ def predict_classes(
             write_summary(path, result.tally, labels, config.min_depth)
         if partial.record is not None:
             _write_record(partial.record, model, result, sources, config, identity, stamp)
-        for path in files.stale_indexes():
+        for path in (*files.stale_indexes(), *files.stale_tables()):
             path.unlink()
     return result
 

@@ -23,14 +23,14 @@ from leech.errors import MismatchError
 from leech.models.bundle import DESCRIPTION, ModelBundle, read_bundle
 from leech.prediction.config import PredictConfig
 from leech.prediction.multiclass.calls import ClassRules
-from leech.prediction.multiclass.predict import SCHEMA_VERSION, ClassPredictResult, plan_files, predict_classes
+from leech.prediction.multiclass.predict import ClassPredictResult, plan_files, predict_classes
 from leech.prediction.multiclass.tally import ClassTally, StateCounts
 from leech.prediction.multiclass.writers import SUMMARY, shown, write_combined
-from leech.prediction.names import RECORD
+from leech.prediction.names import RECORD, SUMMARIES
 from leech.prediction.outputs import OutputFiles
-from leech.prediction.record import CLASSES_FORMAT, choices_of
+from leech.prediction.record import CLASSES_FORMAT, RUN_AGAIN, choices_of, read_record
 from leech.prediction.sheet import COMBINED, Called, Sample, call_each, decisive, place_of
-from leech.provenance import Identity, Stamp, atomic_file, digest_of, read_description, refuse_input_as_output
+from leech.provenance import Identity, Stamp, atomic_file, digest_of, refuse_input_as_output
 
 
 @dataclass(frozen=True)
@@ -128,6 +128,10 @@ def predict_class_samples(
         # It is made of the samples' own files and grows with them, so there is nothing to lose.
         with atomic_file(combined, force=True) as partial:
             write_combined(partial, tallies, bundle.labels, config.min_depth)
+        if force:
+            # Made of samples that a model of two states had called, and that were called again.
+            for name in SUMMARIES.values():
+                (output / f"{COMBINED}.{name}.tsv.gz").unlink(missing_ok=True)
     return ClassSamplesResult(
         path=output,
         labels=bundle.labels,
@@ -182,8 +186,7 @@ def _earlier_tallies(
         path = output / f"{sample.name}.{RECORD}"
         if not path.is_file():
             continue
-        remedy = "Give --force to run the sample again."
-        record = read_description(path, "prediction", form=CLASSES_FORMAT, schema_version=SCHEMA_VERSION, remedy=remedy)
+        record = read_record(path, RUN_AGAIN, CLASSES_FORMAT)
         lacks_reads = bool(record.get("unreadable_pod5"))
         if record.get("identity") != identities[sample.name] and not lacks_reads:
             others.append(f"'{sample.name}'")

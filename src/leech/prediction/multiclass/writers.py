@@ -22,16 +22,18 @@ from leech.data.proportion import wilson
 from leech.errors import ConfigError
 from leech.prediction.multiclass.calls import ClassCall
 from leech.prediction.multiclass.tally import ClassTally, StateCounts
+from leech.prediction.names import CLASS_SUMMARY, CLASS_TABLES
 from leech.prediction.writers import GzipTable, TaggedBam
 
 STATE_TAG, PROBABILITIES_TAG = "lc", "lp"
 """Text: the label that is called; array of uint8: ``round(255 * P)`` of all labels. Neither is there where no call is made."""
 
-CALLS = "states"
-"""Name of the table of single calls between sample and ``.tsv.gz``."""
+(CALLS,), SUMMARY = CLASS_TABLES, CLASS_SUMMARY
+"""Names of the tables of single calls and of calls by reference, between sample and ``.tsv.gz``."""
 
-SUMMARY = "states_summary"
-"""Name of the table by reference."""
+
+_MOST_FRACTIONS = 6
+"""Labels up to which a terminal shows fractions beside the counts."""
 
 
 def require_plain_labels(labels: Sequence[str]) -> None:
@@ -43,7 +45,7 @@ def require_plain_labels(labels: Sequence[str]) -> None:
         if not label.isascii() or not label.isprintable():
             raise ConfigError(
                 f"Label {label!a} cannot be written into a BAM, whose text tags hold printable ASCII.",
-                hint="Give the label another name where its reads are prepared, and train again.",
+                hint="Write tables alone with --format tsv, or give the label another name where its reads are prepared and train again.",
             )
 
 
@@ -174,12 +176,13 @@ def _fractions(counts: StateCounts) -> Iterator[str]:
 
 
 def shown(tally: ClassTally, labels: Sequence[str], min_depth: int) -> Table:
-    """Return the counts and fractions of every reference for a terminal."""
+    """Return the counts and fractions of every reference for a terminal; of many labels the counts alone, to fit its width."""
+    shares = labels if len(labels) <= _MOST_FRACTIONS else ()
     rows = []
     for name, counts in [*tally.by_reference().items(), ("all", tally.total())]:
         called = counts.num_called
-        fractions = ("" if not called else f"{number / called:.3f}" for number in counts.num_by_label)
+        fractions = ("" if not called else f"{number / called:.3f}" for number in counts.num_by_label[: len(shares)])
         few = "" if called >= min_depth else "few reads"
         rows.append((name, *map(str, counts.num_by_label), str(counts.num_no_call), *fractions, few))
-    columns = ("reference", *labels, "no call", *(f"fraction {label}" for label in labels), "")
+    columns = ("reference", *labels, "no call", *(f"fraction {label}" for label in shares), "")
     return Table(title="Calls of the most probable label", columns=columns, rows=rows)
