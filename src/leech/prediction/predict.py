@@ -15,10 +15,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pysam
-
 from leech.config import to_mapping
-from leech.console import Progress, Table, logger
+from leech.console import Progress, Table
 from leech.data.accounts import ladder_table, refinement_table, refuse_incomplete
 from leech.data.config import ReadSources
 from leech.data.pod5 import BadFile
@@ -37,7 +35,7 @@ from leech.prediction.record import FORMAT, SCHEMA_VERSION, Calling, choices_of
 from leech.prediction.run import Run, open_run
 from leech.prediction.summary import Summarised, shown, write_summary
 from leech.prediction.tally import Tally, assign_groups, read_reference_groups, warn_of_unassigned
-from leech.prediction.writers import CallBam, CallTables, header_with_program
+from leech.prediction.writers import CallBam, CallFiles, CallTables, header_with_program
 from leech.provenance import Stamp, final_path
 
 
@@ -237,7 +235,7 @@ def predict_run(
         stream = stack.enter_context(open_run(caller.model, bundle.recipe, sources))
         if controls is not None:
             controls.refuse_others(stream.header.references)
-        written = _CallFiles(partial, output, stream, stack, stamp)
+        written = _call_files(partial, output, stream, stack, stamp)
         run = Run(caller.model, caller.loaded, caller.rules, stream)
         with progress.task("predict", unit="reads") as task:
             run.go(config, written.write, task, clock)
@@ -269,46 +267,15 @@ def predict_run(
     return result
 
 
-class _CallFiles:
-    """The BAM and the tables of single calls, as they are being written.
-
-    :param output: the BAM's final name, for messages.
-    """
-
-    def __init__(self, partial: OutputFiles, output: Path, stream: ReadStream, stack: ExitStack, stamp: Stamp) -> None:
-        self._partial = partial
-        self._bam: CallBam | None = None
-        self._tables: CallTables | None = None
-        if partial.bam is not None:
-            header = header_with_program(stream.header, stamp.versions["leech"], " ".join(stamp.command))
-            self._bam = CallBam(partial.bam, output, header, must_be_sorted=partial.index is not None)
-            # On a failure too, before the partial files are removed.
-            stack.callback(self._bam.abandon)
-        if partial.calls:
-            self._tables = CallTables(partial.calls)
-            stack.callback(self._tables.abandon)
-
-    def write(self, record: pysam.AlignedSegment, call: Call) -> None:
-        """Write a record and its call."""
-        if self._bam is not None:
-            self._bam.write(record, call)
-        if self._tables is not None:
-            self._tables.write(call)
-
-    def finish(self) -> None:
-        """Close all files, and write the index where one is asked for."""
-        if self._tables is not None:
-            self._tables.close()
-        if self._bam is None:
-            return
-        self._bam.close()
-        if self._bam.num_replaced:
-            logger.warning(
-                "%d records carried a cl tag already; it was replaced, or removed where no call is made.",
-                self._bam.num_replaced,
-            )
-        if self._partial.index is not None:
-            self._bam.index(self._partial.index)
+def _call_files(
+    partial: OutputFiles, output: Path, stream: ReadStream, stack: ExitStack, stamp: Stamp
+) -> CallFiles[Call]:
+    """Open what single calls are written to; ``output`` is the BAM's final name, for messages."""
+    bam = None
+    if partial.bam is not None:
+        header = header_with_program(stream.header, stamp.versions["leech"], " ".join(stamp.command))
+        bam = CallBam(partial.bam, output, header, must_be_sorted=partial.index is not None)
+    return CallFiles(bam, CallTables(partial.calls) if partial.calls else None, partial.index, stack)
 
 
 def _write_record(

@@ -7,13 +7,16 @@ in its order, but for an earlier ``cl``; file names and columns are a stable int
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import ClassVar, Generic, Protocol, TypeVar
 
 import pysam
 
+from leech.console import logger
 from leech.data.packed import packed_writer
 from leech.errors import InputError
 from leech.prediction.calls import Call
@@ -70,14 +73,20 @@ def tag_record(record: pysam.AlignedSegment, likelihood: int | None) -> bool:
     return earlier
 
 
-class TaggedBam:
+C = TypeVar("C", contravariant=True)
+
+
+class TaggedBam(ABC, Generic[C]):
     """The BAM of a run, written in a few threads; what is written of a call is left to the classes below.
 
+    :cvar TAGS: what they are called, for messages.
     :ivar num_replaced: records that carried such tags before.
     :param path: where to write.
     :param name: the final name, for messages.
     :param must_be_sorted: refuse records that are not sorted by position, which an index needs.
     """
+
+    TAGS: ClassVar[str]
 
     def __init__(self, path: Path, name: Path, header: pysam.AlignmentHeader, *, must_be_sorted: bool = False) -> None:
         self.num_replaced = 0
@@ -86,6 +95,13 @@ class TaggedBam:
         self._file = pysam.AlignmentFile(str(path), "wb", header=header, threads=_COMPRESSING_THREADS)
         self._num_written = 0
         self._last = (-1, -1)
+
+    @abstractmethod
+    def write(self, record: pysam.AlignedSegment, call: C) -> None:
+        """Write a record with its call; earlier tags are replaced or taken away, and counted.
+
+        :raises InputError: it comes before the last one, and an index was asked for.
+        """
 
     def put(self, record: pysam.AlignedSegment, *, was_tagged: bool) -> None:
         """Write a record that has its tags.
@@ -141,14 +157,13 @@ class TaggedBam:
             raise InputError(f"The BAM cannot be indexed: {error}.") from error
 
 
-class CallBam(TaggedBam):
+class CallBam(TaggedBam[Call]):
     """The BAM of a run, with ``cl`` tags."""
 
-    def write(self, record: pysam.AlignedSegment, call: Call) -> None:
-        """Write a record with its call; an earlier tag is replaced or taken away, and counted.
+    TAGS = CALL_TAG
 
-        :raises InputError: it comes before the last one, and an index was asked for.
-        """
+    def write(self, record: pysam.AlignedSegment, call: Call) -> None:
+        """Write a record with its call."""
         self.put(record, was_tagged=tag_record(record, call.likelihood))
 
 
@@ -210,3 +225,55 @@ class CallTables:
         """Let go of the files as they are; nothing is left to do after :meth:`close`."""
         for table in (self._likelihoods, self._calls, self._totals):
             table.close()
+
+
+class TablesOf(Protocol[C]):
+    """Tables of single calls, as they are being written."""
+
+    def write(self, call: C) -> None:
+        """Write one record's row."""
+
+    def close(self) -> None:
+        """Finish the files."""
+
+    def abandon(self) -> None:
+        """Let go of the files as they are; nothing is left to do after :meth:`close`."""
+
+
+class CallFiles(Generic[C]):
+    """What is written of single calls as they come: a BAM, tables, or both.
+
+    :param index: where the BAM's index goes; None for none.
+    :param stack: on which both are let go of when the run fails, before its partial files are removed.
+    """
+
+    def __init__(
+        self, bam: TaggedBam[C] | None, tables: TablesOf[C] | None, index: Path | None, stack: ExitStack
+    ) -> None:
+        self._bam, self._tables, self._index = bam, tables, index
+        for file in (bam, tables):
+            if file is not None:
+                stack.callback(file.abandon)
+
+    def write(self, record: pysam.AlignedSegment, call: C) -> None:
+        """Write a record and its call."""
+        if self._bam is not None:
+            self._bam.write(record, call)
+        if self._tables is not None:
+            self._tables.write(call)
+
+    def finish(self) -> None:
+        """Close all files, and write the index where one is asked for."""
+        if self._tables is not None:
+            self._tables.close()
+        if self._bam is None:
+            return
+        self._bam.close()
+        if self._bam.num_replaced:
+            logger.warning(
+                "%d records carried %s tags already; they were replaced, or removed where no call is made.",
+                self._bam.num_replaced,
+                self._bam.TAGS,
+            )
+        if self._index is not None:
+            self._bam.index(self._index)

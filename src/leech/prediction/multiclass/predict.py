@@ -13,10 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import pysam
-
 from leech.config import to_mapping
-from leech.console import Progress, Table, logger
+from leech.console import Progress, Table
 from leech.data.accounts import ladder_table, refinement_table, refuse_incomplete
 from leech.data.config import ReadSources
 from leech.data.pod5 import BadFile
@@ -44,7 +42,7 @@ from leech.prediction.multiclass.writers import (
 from leech.prediction.outputs import OutputFiles
 from leech.prediction.record import CLASSES_FORMAT, choices_of
 from leech.prediction.run import open_run
-from leech.prediction.writers import header_with_program
+from leech.prediction.writers import CallFiles, header_with_program
 from leech.provenance import Stamp, final_path
 
 SCHEMA_VERSION = 1
@@ -153,7 +151,7 @@ def predict_classes(
     with ExitStack() as stack:
         partial = files.reserve(stack, force=force)
         stream = stack.enter_context(open_run(model, loaded.bundle.recipe, sources))
-        written = _ClassFiles(partial, output, labels, stream, stack, stamp)
+        written = _call_files(partial, output, labels, stream, stack, stamp)
         run = ClassRun(model, loaded, rules, stream)
         with progress.task("predict", unit="reads") as task:
             run.go(config, written.write, task, clock)
@@ -185,57 +183,19 @@ def plan_files(sources: ReadSources, config: PredictConfig, output: Path) -> Out
     return OutputFiles.plan(sources, config, output, calls=(CALLS,), summaries={"reference": SUMMARY})
 
 
-class _ClassFiles:
-    """The BAM and the table of single calls, as they are being written.
-
-    :param output: the BAM's final name, for messages.
-    """
-
-    def __init__(
-        self,
-        partial: OutputFiles,
-        output: Path,
-        labels: Sequence[str],
-        stream: ReadStream,
-        stack: ExitStack,
-        stamp: Stamp,
-    ) -> None:
-        self._partial = partial
-        self._bam: ClassBam | None = None
-        self._tables: ClassTables | None = None
-        if partial.bam is not None:
-            version, command = stamp.versions["leech"], " ".join(stamp.command)
-            header = header_with_program(
-                stream.header, version, command, lambda program: comment_on_labels(program, labels)
-            )
-            self._bam = ClassBam(partial.bam, output, header, labels, must_be_sorted=partial.index is not None)
-            # On a failure too, before the partial files are removed.
-            stack.callback(self._bam.abandon)
-        if partial.calls:
-            self._tables = ClassTables(partial.calls[CALLS], labels)
-            stack.callback(self._tables.close)
-
-    def write(self, record: pysam.AlignedSegment, call: ClassCall) -> None:
-        """Write a record and its call."""
-        if self._bam is not None:
-            self._bam.write(record, call)
-        if self._tables is not None:
-            self._tables.write(call)
-
-    def finish(self) -> None:
-        """Close all files, and write the index where one is asked for."""
-        if self._tables is not None:
-            self._tables.close()
-        if self._bam is None:
-            return
-        self._bam.close()
-        if self._bam.num_replaced:
-            logger.warning(
-                "%d records carried lc or lp tags already; they were replaced, or removed where no call is made.",
-                self._bam.num_replaced,
-            )
-        if self._partial.index is not None:
-            self._bam.index(self._partial.index)
+def _call_files(
+    partial: OutputFiles, output: Path, labels: Sequence[str], stream: ReadStream, stack: ExitStack, stamp: Stamp
+) -> CallFiles[ClassCall]:
+    """Open what single calls are written to; ``output`` is the BAM's final name, for messages."""
+    bam = None
+    if partial.bam is not None:
+        version, command = stamp.versions["leech"], " ".join(stamp.command)
+        header = header_with_program(
+            stream.header, version, command, lambda program: comment_on_labels(program, labels)
+        )
+        bam = ClassBam(partial.bam, output, header, labels, must_be_sorted=partial.index is not None)
+    tables = ClassTables(partial.calls[CALLS], labels) if partial.calls else None
+    return CallFiles(bam, tables, partial.index, stack)
 
 
 def _write_record(

@@ -45,7 +45,8 @@ def require_plain_labels(labels: Sequence[str]) -> None:
         if not label.isascii() or not label.isprintable():
             raise ConfigError(
                 f"Label {label!a} cannot be written into a BAM, whose text tags hold printable ASCII.",
-                hint="Write tables alone with --format tsv, or give the label another name where its reads are prepared and train again.",
+                hint="Write tables alone with --format tsv, or give the label another name where its reads are prepared and "
+                "train again.",
             )
 
 
@@ -71,8 +72,10 @@ def comment_on_labels(program: str, labels: Sequence[str]) -> str:
     return "leech:" + json.dumps({"program": program, "tag": PROBABILITIES_TAG, "labels": list(labels)})
 
 
-class ClassBam(TaggedBam):
+class ClassBam(TaggedBam[ClassCall]):
     """The BAM of a run, with the labels called; see :class:`leech.prediction.writers.TaggedBam`."""
+
+    TAGS = f"{STATE_TAG} or {PROBABILITIES_TAG}"
 
     def __init__(
         self,
@@ -87,10 +90,7 @@ class ClassBam(TaggedBam):
         self._labels = labels
 
     def write(self, record: pysam.AlignedSegment, call: ClassCall) -> None:
-        """Write a record with its call; earlier tags are replaced or taken away, and counted.
-
-        :raises InputError: it comes before the last one, and an index was asked for.
-        """
+        """Write a record with its call."""
         earlier = any(record.has_tag(tag) for tag in (STATE_TAG, PROBABILITIES_TAG))
         if call.state is not None and call.probabilities is not None:
             record.set_tag(STATE_TAG, self._labels[call.state], value_type="Z")
@@ -121,6 +121,8 @@ class ClassTables:
     def close(self) -> None:
         """Finish the file; closing it again does nothing."""
         self._calls.close()
+
+    abandon = close
 
 
 def write_summary(path: Path, tally: ClassTally, labels: Sequence[str], min_depth: int) -> None:
