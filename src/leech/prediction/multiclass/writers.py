@@ -45,7 +45,8 @@ def require_plain_labels(labels: Sequence[str]) -> None:
         if not label.isascii() or not label.isprintable():
             raise ConfigError(
                 f"Label {label!a} cannot be written into a BAM, whose text tags hold printable ASCII.",
-                hint="Write tables alone with --format tsv, or give the label another name where its reads are prepared and train again.",
+                hint="Write tables alone with --format tsv, or give the label another name where its reads are prepared, and "
+                "train again.",
             )
 
 
