@@ -175,6 +175,10 @@ def test_workers_and_batches_change_no_call(work, tmp_path):
     ]
 
 
+def called(work):
+    return [row for row in rows_of(work / "tables" / "calls.states.tsv.gz") if row["call"]]
+
+
 def test_earlier_calls_are_replaced_and_those_of_two_states_stay(work, tmp_path):
     with (
         pysam.AlignmentFile(str(work / "calls.bam")) as before,
@@ -184,9 +188,9 @@ def test_earlier_calls_are_replaced_and_those_of_two_states_stay(work, tmp_path)
             record.set_tag("cl", 7, value_type="C")
             tagged.write(record)
     words = ("--pod5", work / "run" / "reads.pod5", "--bam", tmp_path / "before.bam")
-    # Not the calibrated one: of some 40 reads a label, a calibration makes hardly a read as sure as this.
-    words = (*words, "--reference", work / "run" / "reference.fa", "--model", work / "model", "--device", "cpu")
-    assert leech("predict", *words, "-o", tmp_path / "after.bam", "--min-confidence", 0.95) == 0
+    words = (*words, "--reference", work / "run" / "reference.fa", "--model", work / "calibrated", "--device", "cpu")
+    surest = sorted((max(float(row[f"p_{label}"]) for label in LABELS) for row in called(work)), reverse=True)
+    assert leech("predict", *words, "-o", tmp_path / "after.bam", "--min-confidence", sum(surest[19:21]) / 2) == 0
     with pysam.AlignmentFile(str(tmp_path / "after.bam")) as after:
         assert [json.loads(line.removeprefix("leech:"))["program"] for line in after.header.to_dict()["CO"]] == [
             "leech",
@@ -195,9 +199,8 @@ def test_earlier_calls_are_replaced_and_those_of_two_states_stay(work, tmp_path)
         records = list(after)
     assert {record.get_tag("cl") for record in records} == {7}
     left = [record for record in records if record.has_tag("lc")]
-    assert 0 < len(left) < 100
-    # 255 x 0.95 is 242.25.
-    assert all(max(record.get_tag("lp")) >= 242 for record in left)
+    assert len(left) == 20
+    assert all(max(record.get_tag("lp")) >= int(255 * surest[20]) for record in left)
     assert all(record.has_tag("lc") == record.has_tag("lp") for record in records)
 
 
