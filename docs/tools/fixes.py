@@ -95,6 +95,7 @@ FIXES = {
     "must be …, got": "Give a value within that range.",
     "Cannot write": "Check that the folder exists, may be written to, and has room.",
     "Cannot finish writing": "Check that the disk has room; nothing stands under the final name.",
+    "is of calls by a model of": "Give --force to call again, or other controls; or take another output folder.",
     "has schema version": "Make it again with this version of leech, or read it with the version that wrote it.",
     "is not text": "Give a file in UTF-8.",
     "Cannot copy model": "Check that the folder is complete and may be read.",
