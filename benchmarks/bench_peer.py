@@ -120,7 +120,7 @@ def ours(library: Path, output: Path, workers: int, refined: bool) -> list[str]:
     command += ["--reference", str(library / "reference.fa"), "--motif", "CCAGGC", "--motif-offset", "2"]
     command += ["--samples-before", str(WINDOW), "--samples-after", str(WINDOW), "--workers", str(workers)]
     table = ["--kmer-table", str(library / "kmer_levels.tsv"), "--refinement", "kmer"]
-    return command + table if refined else command
+    return [*command, *(table if refined else ["--refinement", "none"])]
 
 
 def peers(remora: str, library: Path, output: Path, workers: int, refined: bool) -> list[str]:
@@ -160,7 +160,8 @@ def train_both(remora: str, folder: Path) -> tuple[Path, Path]:
     for state, charged in (("uncharged", 0.0), ("charged", 1.0)):
         library = simulate(folder / state, 600, charged)
         corpora.append(str(folder / f"{state}.corpus"))
-        command = ours(library, Path(corpora[-1]), 1, refined=False)
+        # The default recipe: calling refines boundaries as leech does where nothing is said.
+        command = ours(library, Path(corpora[-1]), 1, refined=False)[:-2]
         run([*command[: command.index("x")], state, *command[command.index("x") + 1 :]])
         datasets.append(str(folder / f"{state}.dataset"))
         command = peers(remora, library, Path(datasets[-1]), 1, refined=False)

@@ -1,6 +1,6 @@
 """How fast and how lean ``leech data prepare`` is, against a bare loop over the same reads.
 
-    python benchmarks/bench_prepare.py [--reads 10000] [--runs 3] [--refined] [--large 0] [--json FILE]
+    python benchmarks/bench_prepare.py [--reads 10000] [--runs 3] [--refinement none] [--large 0] [--json FILE]
 
 The bare loop decodes every read of the POD5 with escapepod and iterates the BAM with the tags that prepare needs; it is the
 work that nobody can avoid, on one core. Both run in processes of their own, alternately, and the median of each is
@@ -9,7 +9,8 @@ command's start (imports, index, frame check: about 0.5 s) counts, so small libr
 by the disk: the files are in the page cache after the first run. Modules are compiled before, as an installation has them,
 and the corpus of the run before is deleted outside the time taken. What two workers can gain at most depends on the
 machine: in each turn, two runs with one worker each are also started at once, and "two at once" is the reads of both over
-the seconds until the slower ended. With ``--refined``, boundaries are refined with the simulated pore's k-mer table. Memory
+the seconds until the slower ended. Boundaries are those of the move
+table; ``--refinement step`` measures the command's default, and ``kmer`` refines with the simulated pore's k-mer table. Memory
 is the peak of each process's anonymous pages, sampled every 20 ms: pages of the mapped POD5 are the page cache's. ``--large``
 prepares a second library of that many reads and compares the peaks.
 """
@@ -90,13 +91,14 @@ def peaks_mb(pid: int, peaks: dict[int, float]) -> None:
         return
 
 
-def start(library: Path, output: Path, workers: int, refined: bool) -> subprocess.Popen[str]:
+def start(library: Path, output: Path, workers: int, refinement: str) -> subprocess.Popen[str]:
     shutil.rmtree(output, ignore_errors=True)
     command = ["data", "prepare", "-o", str(output), "--pod5", str(library / "reads.pod5")]
     command += ["--bam", str(library / "mappings.bam"), "--reference", str(library / "reference.fa"), "--label", "x"]
     command += ["--motif", "CCAGGC", "--motif-offset", "2", "--workers", str(workers), "-q"]
-    if refined:
-        command += ["--kmer-table", str(library / "kmer_levels.tsv"), "--refinement", "kmer"]
+    command += ["--refinement", refinement]
+    if refinement == "kmer":
+        command += ["--kmer-table", str(library / "kmer_levels.tsv")]
     return subprocess.Popen(
         [sys.executable, "-c", PREPARE, *command],
         stdout=subprocess.DEVNULL,
@@ -115,9 +117,9 @@ def times(process: subprocess.Popen[str]) -> tuple[float, float]:
     return seconds, cpu
 
 
-def prepare(library: Path, output: Path, workers: int, refined: bool) -> tuple[float, float, float, float]:
+def prepare(library: Path, output: Path, workers: int, refinement: str) -> tuple[float, float, float, float]:
     """Return seconds, the parent's processor seconds, and peak MB of parent and worker."""
-    process = start(library, output, workers, refined)
+    process = start(library, output, workers, refinement)
     peaks: dict[int, float] = {}
     done = threading.Event()
 
@@ -136,9 +138,9 @@ def prepare(library: Path, output: Path, workers: int, refined: bool) -> tuple[f
     return seconds, cpu, parent, max(peaks.values(), default=0.0)
 
 
-def two_at_once(library: Path, folder: Path, refined: bool) -> float:
+def two_at_once(library: Path, folder: Path, refinement: str) -> float:
     """Return the seconds until the slower of two runs with one worker has ended."""
-    both = [start(library, folder / f"corpus-{number}", 1, refined) for number in range(2)]
+    both = [start(library, folder / f"corpus-{number}", 1, refinement) for number in range(2)]
     return max(times(process)[0] for process in both)
 
 
@@ -146,7 +148,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--reads", type=int, default=10_000)
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--refined", action="store_true")
+    parser.add_argument("--refinement", choices=("none", "step", "kmer"), default="none")
     parser.add_argument("--large", type=int, default=0, help="reads of a second, larger library for the memory check")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
@@ -155,15 +157,15 @@ def main() -> None:
         os.environ["PYTHONPYCACHEPREFIX"] = str(folder / "compiled")
         library = simulate(folder / "library", options.reads)
         bare(library)
-        prepare(library, folder / "corpus", 1, options.refined)
+        prepare(library, folder / "corpus", 1, options.refinement)
         loops: list[tuple[float, float, int]] = []
         runs: dict[int, list[tuple[float, float, float, float]]] = {1: [], 2: []}
         pairs: list[float] = []
         for _ in range(options.runs):
             loops.append(bare(library))
             for workers in runs:
-                runs[workers].append(prepare(library, folder / "corpus", workers, options.refined))
-            pairs.append(two_at_once(library, folder, options.refined))
+                runs[workers].append(prepare(library, folder / "corpus", workers, options.refinement))
+            pairs.append(two_at_once(library, folder, options.refinement))
         seconds, cpu = (statistics.median(loop[column] for loop in loops) for column in (0, 1))
         reads = loops[0][2]
         rows = [{"what": "bare loop", "reads_per_s": round(reads / seconds), "reads_per_cpu_s": round(reads / cpu)}]
@@ -193,7 +195,7 @@ def main() -> None:
         if options.large:
             large = simulate(folder / "large", options.large)
             for workers in runs:
-                took, _, parent, worker = prepare(large, folder / "corpus", workers, options.refined)
+                took, _, parent, worker = prepare(large, folder / "corpus", workers, options.refinement)
                 rows.append(
                     {
                         "what": f"prepare {options.large} reads, {workers} worker{'s' * (workers > 1)}",
@@ -205,6 +207,7 @@ def main() -> None:
     report = {
         "date": time.strftime("%Y-%m-%d"),
         "reads": reads,
+        "refinement": options.refinement,
         "runs": options.runs,
         "cpus": os.cpu_count(),
         "rows": rows,
