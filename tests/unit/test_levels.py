@@ -60,6 +60,21 @@ def test_an_incomplete_or_damaged_table_is_refused_by_name(tmp_path, text):
         KmerTable.load(path)
 
 
+def test_a_row_without_a_level_is_not_counted_as_one(tmp_path):
+    path = tmp_path / "levels.tsv"
+    path.write_text("A\t1\nC\t2\nG\t3\nT\n")
+    with pytest.raises(InputError, match="has 3 rows with a level"):
+        KmerTable.load(path)
+
+
+def test_a_level_beyond_float32_is_refused_without_a_warning(tmp_path):
+    path = tmp_path / "levels.tsv"
+    # The largest float32 is 3.4e38.
+    path.write_text("A\t1\nC\t2\nG\t3\nT\t1e39\n")
+    with pytest.raises(InputError, match="not finite"):
+        KmerTable.load(path)
+
+
 def test_expected_levels_belong_to_the_centre_and_are_unknown_where_the_kmer_overhangs(tmp_path):
     (tmp_path / "t").write_text(table_text())
     table = KmerTable.load(tmp_path / "t")

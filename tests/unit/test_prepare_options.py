@@ -93,6 +93,9 @@ def test_a_corpus_can_be_prepared_that_goes_with_one_from_before_steps_and_indel
     merge = ["-q", "data", "merge", str(older)]
 
     assert main([*merge, str(prepared("today", "6")), "-o", str(tmp_path / "mixed")]) == 1
-    assert "different recipes: refinement (none / step), indels (False / True)" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "different recipes: refinement (none / step), indels (False / True)" in told
+    # The hint names the options that are used here.
+    assert " ".join(as_before) in told
     assert not (tmp_path / "mixed").exists()
     assert main([*merge, str(prepared("alike", "6", *as_before)), "-o", str(tmp_path / "merged")]) == 0

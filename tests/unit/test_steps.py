@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -63,6 +65,39 @@ def test_no_reads_and_strides_of_each_read_are_their_own():
     both = find_steps([signal, signal], np.array([[0, 20, 40]] * 2), np.array([2, 6]), is_reversed=True)
     # Two passes of two blocks of two samples reach 8 back; of six, the step is in reach.
     assert both.tolist() == [[0, 12, 40], [0, 10, 40]]
+
+
+def moved_one_by_one(signal, bounds, stride, is_reversed):
+    """Move boundaries as the module says, one at a time and in fractions."""
+    for _ in range(PASSES):
+        moved = list(bounds)
+        for number in range(1, len(bounds) - 1):
+            before, given_bound, behind = bounds[number - 1 : number + 2]
+            if given_bound in (before, behind):
+                continue
+            room = given_bound - before if is_reversed else behind - given_bound
+            greatest = Fraction(0)
+            for distance in range(min(REACH_BLOCKS * stride, room - 2) + 1):
+                place = given_bound - distance if is_reversed else given_bound + distance
+                left, right = signal[before:place], signal[place:behind]
+                apart = Fraction(sum(left), len(left)) - Fraction(sum(right), len(right))
+                step = len(left) * len(right) * apart**2
+                if step > greatest:
+                    greatest, moved[number] = step, place
+        bounds = moved
+    return bounds
+
+
+@settings(max_examples=200, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), is_reversed=st.booleans(), num_values=st.sampled_from([2, 3, 1000]))
+def test_many_boundaries_at_once_are_moved_as_one_by_one_in_fractions(seed, is_reversed, num_values):
+    # Few values make equally good places, of which the nearest has to be taken.
+    generator = np.random.default_rng(seed)
+    dwell = generator.choice([0, 1, 2, 3, 6, 12, 30], generator.integers(2, 8))
+    bounds, stride = [0, *np.cumsum(dwell).tolist()], int(generator.choice([1, 5, 6]))
+    signal = generator.integers(0, num_values, bounds[-1]).tolist()
+    expected = moved_one_by_one(signal, bounds, stride, is_reversed)
+    assert found(signal, bounds, is_reversed=is_reversed, stride=np.array([stride])) == expected
 
 
 @settings(max_examples=100, deadline=None)

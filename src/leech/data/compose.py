@@ -202,7 +202,8 @@ def _check_sources(opened: Sequence[Corpus]) -> None:
             raise MismatchError(
                 f"'{first.path}' and '{corpus.path}' were cut by different recipes: {differing}. "
                 "A network would learn the difference.",
-                hint="Prepare all libraries with the same options.",
+                hint="Prepare all libraries with the same options; what went without saying before leech placed boundaries and "
+                "kept indels is --refinement none --no-indels.",
             )
 
 

@@ -101,11 +101,14 @@ class KmerTable:
         fields = [line.split(maxsplit=2)[1] for line in lines if len(line.split(maxsplit=1)) > 1]
         if not 1 <= size <= 12 or not len(kmers) == len(fields) == 4**size or any(len(kmer) != size for kmer in kmers):
             raise InputError(
-                f"K-mer table '{name}' has {len(kmers)} rows; a table of k-mers needs exactly 4^k rows 'KMER<TAB>level'.",
+                f"K-mer table '{name}' has {len(fields)} rows with a level; a table of k-mers needs exactly 4^k rows "
+                "'KMER<TAB>level'.",
                 hint="Give the complete level table of the pore, for example Oxford Nanopore's 9-mer table.",
             )
         try:
-            values = np.array([float(field) for field in fields], dtype=np.float32)
+            # A level beyond float32 is infinite there, which is refused below.
+            with np.errstate(over="ignore"):
+                values = np.array([float(field) for field in fields], dtype=np.float32)
         except ValueError as error:
             raise InputError(f"K-mer table '{name}' holds a level that is not a number: {error}.") from error
         codes = encode_bases("".join(kmers)).reshape(-1, size).astype(np.int64)

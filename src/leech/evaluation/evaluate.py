@@ -309,7 +309,8 @@ def require_same_recipe(recipe: Recipe, corpus: Corpus, model: Path) -> None:
     raise MismatchError(
         f"Corpus '{corpus.path}' was cut by another recipe than model '{model}' was trained with: {differing}. Its scores "
         "would mean nothing.",
-        hint="Prepare the reads again with the options that the model's corpus was prepared with.",
+        hint="Prepare the reads again with the options that the model's corpus was prepared with; what went without saying "
+        "before leech placed boundaries and kept indels is --refinement none --no-indels.",
     )
 
 
