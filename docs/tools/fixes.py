@@ -22,7 +22,6 @@ FIXES = {
     "holds no records": "Look whether basecalling and alignment before it failed.",
     "are mapped to a reference": "Align to the references; the basecaller's own BAM may be unaligned.",
     "BAM and POD5 are not of one run": "Give the POD5 files that this BAM was basecalled from.",
-    "is of calls by a model of": "Give --force to run the sample again, or another output folder with -o.",
     "could be used; most often": "Look the reason up under 'Reasons'; its remedy is in the message, too.",
     "does not exist": "Check the path.",
     "has the name '…' twice": "Rename one of the two records, and align again.",
