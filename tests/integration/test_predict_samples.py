@@ -19,7 +19,8 @@ from leech.models.bundle import ModelBundle, load_bundle, save_bundle
 from leech.models.spec import build_network, load_architecture
 from leech.prediction import predict
 from leech.prediction.config import PredictConfig
-from leech.prediction.samples import predict_samples, read_sheet
+from leech.prediction.samples import predict_samples
+from leech.prediction.sheet import read_sheet
 from leech.provenance import Identity, Stamp
 from tiny_run import TinyRecord, ramp, read_id, write_run
 

@@ -14,7 +14,7 @@ from leech.errors import InputError
 from leech.evaluation.report.results import read_samples, read_scores
 from leech.evaluation.scores import load_scores
 from leech.evaluation.tables import table_rows
-from leech.prediction.samples import read_sheet
+from leech.prediction.sheet import read_sheet
 from leech.prediction.tally import read_reference_groups
 from results_files import put_sample
 

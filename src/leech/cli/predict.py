@@ -61,7 +61,8 @@ def predict(
                 "--samples says where the POD5 and BAM of every sample are; leave out --pod5 and --bam."
             )
 
-        from leech.prediction.samples import predict_samples, read_sheet
+        from leech.prediction.samples import predict_samples
+        from leech.prediction.sheet import read_sheet
 
         sheet = read_sheet(samples)
         own = {"pod5": sheet[0].pod5, "bam": sheet[0].bam}

@@ -114,25 +114,12 @@ def _dwell_local_sd(base: BaseMeasurements) -> Floats:
     return base.local(partial(np.nanstd, axis=-1))
 
 
-def _without_levels() -> ConfigError:
-    return ConfigError(
-        "The network uses expected levels, but the chunks were cut without a k-mer table.",
-        hint="Prepare the corpus with --kmer-table, or choose a network without level residuals.",
-    )
-
-
-def _without_indels() -> ConfigError:
-    return ConfigError(
-        "The network uses indels of the alignment, but the chunks were cut with --no-indels or by a version of leech that "
-        "did not keep them.",
-        hint="Prepare the corpus again, with --indels, or choose a network without the channels 'deleted' and "
-        "'inserted_behind'.",
-    )
-
-
 def _residual(base: BaseMeasurements) -> Floats:
     if base.expected is None:
-        raise _without_levels()
+        raise ConfigError(
+            "The network uses expected levels, but the chunks were cut without a k-mer table.",
+            hint="Prepare the corpus with --kmer-table, or choose a network without level residuals.",
+        )
     return np.where(np.isnan(base.expected), 0, base.level["level_mean"] - base.expected)
 
 
@@ -144,7 +131,12 @@ def _expected(base: BaseMeasurements) -> Floats:
 
 def _indel(base: BaseMeasurements, bit: int) -> Floats:
     if base.indels is None:
-        raise _without_indels()
+        raise ConfigError(
+            "The network uses indels of the alignment, but the chunks were cut with --no-indels or by a version of leech that "
+            "did not keep them.",
+            hint="Prepare the corpus again, with --indels, or choose a network without the channels 'deleted' and "
+            "'inserted_behind'.",
+        )
     return np.asarray(base.indels & bit > 0, dtype=np.float32)
 
 
@@ -166,8 +158,6 @@ FEATURES: dict[str, Callable[[BaseMeasurements], Floats]] = {
 }
 """Channel name -> function; a new channel is one entry."""
 
-_OF_LEVELS = frozenset(("expected_level", "level_residual", "absolute_level_residual"))
-_OF_INDELS = frozenset(("deleted", "inserted_behind"))
 
 DWELL_FEATURES = frozenset(("log_dwell", "relative_log_dwell", "dwell_local_mean", "dwell_local_sd"))
 """Channels that show the base ``dwell_offset`` away, and are 0 where that one has no signal."""
@@ -176,13 +166,21 @@ DWELL_FEATURES = frozenset(("log_dwell", "relative_log_dwell", "dwell_local_mean
 def refuse_unmeasured(names: Iterable[str], recipe: Recipe) -> None:
     """Refuse channels of what chunks of this recipe do not hold, before anything is computed of them.
 
+    :param names: known channels.
     :raises ConfigError: saying what is not there.
     """
-    wanted = set(names)
-    if wanted & _OF_LEVELS and recipe.kmer_table_sha256 is None:
-        raise _without_levels()
-    if wanted & _OF_INDELS and not recipe.indels:
-        raise _without_indels()
+    # A channel itself knows what it needs: each is asked for those of no chunk.
+    none = np.zeros((0, recipe.num_feature_bases), dtype=np.float32)
+    base = BaseMeasurements(
+        dwell=np.zeros((0, recipe.num_bases), dtype=np.float32),
+        window=slice(0, recipe.num_feature_bases),
+        median_dwell=np.zeros((0, 1), dtype=np.float32),
+        level=dict.fromkeys(LEVEL_COLUMNS, none),
+        expected=None if recipe.kmer_table_sha256 is None else none,
+        indels=none.astype(np.uint8) if recipe.indels else None,
+    )
+    for name in names:
+        FEATURES[name](base)
 
 
 def feature_channels(columns: Mapping[str, NDArray[Any]], recipe: Recipe, names: Sequence[str]) -> Floats:

@@ -8,7 +8,8 @@ and seed, same numbers.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,8 @@ from numpy.typing import NDArray
 from leech.errors import InputError
 from leech.evaluation.metrics import Bools, Floats, log_loss
 from leech.models.calibration import METHODS, Calibration, Method, sigmoid
+
+M = TypeVar("M", bound=str)
 
 
 class Labelled(NamedTuple):
@@ -97,17 +100,40 @@ def cross_validate(reads: Labelled, num_folds: int, seed: int) -> dict[str, floa
     Parents are dealt to the folds class by class. A method that a fold cannot be fitted with is left out.
     """
     folds = deal(reads.positive.astype(np.int64), reads.parents, num_folds, seed)
-    losses = {"none": log_loss(reads.positive, sigmoid(reads.logits))}
-    for method in METHODS:
-        held_out = np.empty(len(reads.logits))
+
+    def held_out(method: Method, inside: Bools) -> Floats:
+        return fit(method, reads.take(~inside)).apply(reads.logits[inside])
+
+    raw = sigmoid(reads.logits)
+    return held_out_losses(METHODS, held_out, folds, num_folds, raw, lambda p: log_loss(reads.positive, p))
+
+
+def held_out_losses(
+    methods: Sequence[M],
+    held_out: Callable[[M, Bools], Floats],
+    folds: NDArray[np.int64],
+    num_folds: int,
+    raw: Floats,
+    loss: Callable[[Floats], float | None],
+) -> dict[str, float]:
+    """Return the loss of every method on reads that it was not fitted to, and under ``none`` that of the raw probabilities.
+
+    A method that a fold cannot be fitted with is left out, and so is what the reads do not define.
+
+    :param held_out: fits a method to the reads outside a fold, bool (n,), and returns the probabilities of those inside.
+    :param folds: of every read, int64 (n,), from 0 up to ``num_folds``.
+    """
+    losses = {"none": loss(raw)}
+    for method in methods:
+        p = np.empty_like(raw)
         try:
             for fold in range(num_folds):
                 inside = folds == fold
-                held_out[inside] = fit(method, reads.take(~inside)).apply(reads.logits[inside])
+                p[inside] = held_out(method, inside)
         except InputError:
             continue
-        losses[method] = log_loss(reads.positive, held_out)
-    return {method: loss for method, loss in losses.items() if loss is not None}
+        losses[method] = loss(p)
+    return {method: value for method, value in losses.items() if value is not None}
 
 
 def deal(classes: NDArray[np.int64], parents: NDArray[np.int64], num_folds: int, seed: int) -> NDArray[np.int64]:

@@ -150,6 +150,7 @@ def predict(
     if not read_bundle(model).has_two_states:
         return predict_classes(
             model,
+            load_bundle(model),
             sources,
             config,
             output,

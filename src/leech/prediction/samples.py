@@ -1,18 +1,17 @@
 """Several runs at once: a sheet of samples in, outputs per sample and tables over all of them out.
 
-Hides: the sheet's form, which samples are done already, and that one sample's failure is not the others'. Belongs here: what
-is done sample by sample; one run is ``predict.py``'s. Invariants: a sample's files are complete or not there; a sample that was
-finished by the same model, inputs and settings is not run again; the combined tables hold every sample that is complete;
-a failed sample makes the whole run fail, by name, at its end.
+Hides: which samples are done already. Belongs here: what is done sample by sample; one run is ``predict.py``'s, the sheet and
+what is the same for models of more than two states ``sheet.py``'s. Invariants: a sample's files are complete or not there; a
+sample that was finished by the same model, inputs and settings is not run again; the combined tables hold every sample that is
+complete; a failed sample makes the whole run fail, by name, at its end.
 """
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,23 +19,20 @@ from leech.config import to_mapping
 from leech.console import Progress, Table
 from leech.data.config import ReadSources
 from leech.errors import ConfigError, MismatchError
-from leech.models.bundle import DESCRIPTION, read_bundle
+from leech.models.bundle import read_bundle
 from leech.prediction.config import PredictConfig
 from leech.prediction.multiclass.samples import ClassSamplesResult, predict_class_samples
 from leech.prediction.names import CLASS_SUMMARY, RECORD, SUMMARIES
 from leech.prediction.outputs import OutputFiles
 from leech.prediction.predict import Caller, PredictResult, predict_run
 from leech.prediction.record import RUN_AGAIN, Calling, choices_of, read_record, told
-from leech.prediction.sheet import COMBINED, Called, Sample, call_each, decisive, place_of
-from leech.prediction.sheet import read_sheet as read_sheet
+from leech.prediction.sheet import COMBINED, Called, Command, Sample, call_each, decisive
 from leech.prediction.summary import Summarised, shown, write_combined
 from leech.prediction.tally import Tally
 from leech.provenance import (
     Identity,
     Stamp,
     atomic_file,
-    digest_of,
-    refuse_input_as_output,
 )
 
 
@@ -119,109 +115,50 @@ def predict_samples(
         return predict_class_samples(
             model, samples, sources, config, output, force=force, progress=progress, stamp=stamp
         )
-    _refuse_inputs(samples, sources, config, output)
-    command = _Command.begin(model, sources, config, output)
-    earlier_runs = {} if force else _earlier_runs(command, samples)
+    command = Command.begin(model, sources, config, output)
+    command.refuse_inputs(samples, lambda sample: _plan(command, sample), _combined(output).values())
+    caller = Caller.load(model, config)
+    earlier_runs = {} if force else _earlier_runs(command, caller, samples)
 
     def found(sample: Sample) -> Summarised | None:
         before = earlier_runs.get(sample.name)
-        return command.caller.summarise(before.tally, config) if before is not None and before.is_complete else None
+        return caller.summarise(before.tally, config) if before is not None and before.is_complete else None
 
     def call(sample: Sample) -> PredictResult:
-        # What is incomplete by its own account is replaced unasked.
-        return _run(command, sample, force=force or sample.name in earlier_runs, progress=progress, stamp=stamp)
+        files = command.files_of(sample)
+        return predict_run(
+            caller,
+            command.sources_of(sample),
+            command.config_of(sample),
+            command.place_of(sample),
+            identity=_identity(command, caller, sample, files),
+            # What is incomplete by its own account is replaced unasked.
+            force=force or sample.name in earlier_runs,
+            progress=progress,
+            stamp=command.stamp_of(stamp, sample, files),
+            clock=time.monotonic,
+        )
 
     called = call_each(samples, found, call)
-    complete = {**called.earlier, **{name: result.summarised for name, result in called.finished.items()}}
-    summaries = {sample.name: complete[sample.name] for sample in samples if sample.name in complete}
+    summaries = called.complete(samples, lambda result: result.summarised)
     if force and summaries:
         # Made of samples that a model of more states had called, and that were called again.
         (output / f"{COMBINED}.{CLASS_SUMMARY}.tsv.gz").unlink(missing_ok=True)
     return SamplesResult(
         path=output,
-        labels=command.caller.loaded.bundle.two_labels,
+        labels=caller.loaded.bundle.two_labels,
         called=called,
         summaries=summaries,
         tables_written=_combine(output, summaries) if summaries else (),
     )
 
 
-class _Command(NamedTuple):
-    """What all samples of a command share, read once.
-
-    :ivar sources: their POD5 and BAM are the samples' own.
-    :ivar files: which files those of the command are; None for one that is not there.
-    :ivar description: sha256 of the model's description.
-    """
-
-    caller: Caller
-    sources: ReadSources
-    config: PredictConfig
-    output: Path
-    files: Mapping[Path, Identity | None]
-    description: str
-
-    @classmethod
-    def begin(cls, model: Path, sources: ReadSources, config: PredictConfig, output: Path) -> _Command:
-        """Read the model folder and what else the samples share."""
-        caller = Caller.load(model, config)
-        shared = (model, sources.reference, sources.read_sites, *config.files)
-        files = {path: Identity.of(path) for path in shared if path is not None}
-        description = hashlib.sha256((model / DESCRIPTION).read_bytes()).hexdigest()
-        return cls(caller, sources, config, output, files, description)
-
-    def sources_of(self, sample: Sample) -> ReadSources:
-        """Return where a sample's reads are."""
-        return replace(self.sources, pod5=sample.pod5, bam=sample.bam)
-
-    def files_of(self, sample: Sample) -> dict[Path, Identity | None]:
-        """Return which files a sample is called from as they are now, the command's among them."""
-        return {**self.files, **{path: Identity.of(path) for path in (*sample.pod5, sample.bam)}}
-
-    def identity_of(self, sample: Sample, files: Mapping[Path, Identity | None]) -> str:
-        """Return the digest of all that decides a sample's tables; files are known by size, time and, small ones, content.
-
-        :param files: of :meth:`files_of`.
-        """
-        paths = [*sample.pod5, sample.bam, self.sources.reference, self.sources.read_sites, *self.config.files]
-        identities = [files[path] for path in paths if path is not None]
-        content = {
-            "model": self.description,
-            "calling": self.caller.calling.values,
-            "files": [None if identity is None else asdict(identity) for identity in identities],
-            "settings": decisive(to_mapping(self.config)),
-            "sources": choices_of(self.sources),
-        }
-        return digest_of(content)
+def _plan(command: Command, sample: Sample) -> OutputFiles:
+    return OutputFiles.plan(command.sources_of(sample), command.config_of(sample), command.place_of(sample))
 
 
-def _refuse_inputs(samples: Sequence[Sample], sources: ReadSources, config: PredictConfig, output: Path) -> None:
-    """Refuse a folder in which one sample's outputs would take the place of what another is made from."""
-    inputs = [sources.reference, sources.read_sites, *config.files]
-    inputs += [path for sample in samples for path in (*sample.pod5, sample.bam)]
-    for sample in samples:
-        own, named = replace(sources, pod5=sample.pod5, bam=sample.bam), replace(config, sample=sample.name)
-        OutputFiles.plan(own, named, place_of(sample, config, output)).refuse_inputs(inputs)
-    for path in _combined(output).values():
-        refuse_input_as_output(path, inputs)
-
-
-def _run(command: _Command, sample: Sample, *, force: bool, progress: Progress, stamp: Stamp) -> PredictResult:
-    files = command.files_of(sample)
-    own = command.sources_of(sample)
-    inputs = [command.caller.model, *sample.pod5, sample.bam, own.reference, own.read_sites]
-    identities = (files[path] for path in inputs if path is not None)
-    return predict_run(
-        command.caller,
-        own,
-        replace(command.config, sample=sample.name),
-        place_of(sample, command.config, command.output),
-        identity=command.identity_of(sample, files),
-        force=force,
-        progress=progress,
-        stamp=replace(stamp, inputs=tuple(found for found in identities if found is not None)),
-        clock=time.monotonic,
-    )
+def _identity(command: Command, caller: Caller, sample: Sample, files: Mapping[Path, Identity | None]) -> str:
+    return command.identity_of(sample, files, calling=caller.calling.values)
 
 
 class _EarlierRun(NamedTuple):
@@ -234,7 +171,7 @@ class _EarlierRun(NamedTuple):
     is_complete: bool
 
 
-def _earlier_runs(command: _Command, samples: Sequence[Sample]) -> dict[str, _EarlierRun]:
+def _earlier_runs(command: Command, caller: Caller, samples: Sequence[Sample]) -> dict[str, _EarlierRun]:
     """Return the samples that the folder holds already.
 
     :raises MismatchError: samples that were called by something else, before any other is run: the combined tables would mix
@@ -242,23 +179,21 @@ def _earlier_runs(command: _Command, samples: Sequence[Sample]) -> dict[str, _Ea
     """
     found = {}
     others: dict[str, str] = {}
-    config, output = command.config, command.output
+    output = command.output
     for sample in samples:
         path = output / f"{sample.name}.{RECORD}"
         if not path.is_file():
             continue
         record = read_record(path, RUN_AGAIN)
-        own = command.sources_of(sample)
-        is_same = record.get("identity") == command.identity_of(sample, command.files_of(sample))
+        is_same = record.get("identity") == _identity(command, caller, sample, command.files_of(sample))
         lacks_reads = bool(record.get("unreadable_pod5"))
         if not is_same and not lacks_reads:
-            differences = _differences(record, own, config, command.caller.calling)
+            differences = _differences(record, command.sources_of(sample), command.config, caller.calling)
             others[sample.name] = (
                 "; ".join(differences) or "its input files, or what the model folder says beside its network"
             )
             continue
-        files = OutputFiles.plan(own, replace(config, sample=sample.name), place_of(sample, config, output)).all
-        is_complete = not lacks_reads and all(file.is_file() for file in files)
+        is_complete = not lacks_reads and all(file.is_file() for file in _plan(command, sample).all)
         found[sample.name] = _EarlierRun(Tally.from_mapping(record["tally"]), is_complete)
     if others:
         by_difference: dict[str, list[str]] = {}

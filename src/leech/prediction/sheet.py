@@ -1,21 +1,29 @@
 """A sheet of samples, and what is the same of all runs over one, whatever the model.
 
-Hides: the sheet's form. Belongs here: reading it, where a sample's files go, and that one sample's failure is not the others';
-the runs are ``samples.py``'s, those of more than two states ``multiclass/samples.py``'s. Invariants: names of samples can
-begin names of files and are told apart; paths start at the sheet's own folder.
+Hides: the sheet's form. Belongs here: reading it, what the samples of a command share, where a sample's files go, how a
+finished sample is known again, and that one sample's failure is not the others'; the runs are ``samples.py``'s, those of more
+than two states ``multiclass/samples.py``'s. Invariants: names of samples can begin names of files and are told apart; paths
+start at the sheet's own folder.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
+from leech.config import to_mapping
 from leech.console import logger
+from leech.data.config import ReadSources
 from leech.errors import InputError, LeechError
+from leech.models.bundle import DESCRIPTION
 from leech.prediction.config import PredictConfig, is_sample_name
-from leech.prediction.record import RULES
+from leech.prediction.outputs import OutputFiles
+from leech.prediction.record import RULES, choices_of
 from leech.prediction.tsv import read_tsv
+from leech.provenance import Identity, Stamp, digest_of, refuse_input_as_output
 
 COMBINED = "samples"
 """What the names of the combined tables begin with."""
@@ -98,6 +106,14 @@ class Called(NamedTuple, Generic[R, E]):
     earlier: dict[str, E]
     failed: dict[str, LeechError]
 
+    def complete(self, samples: Sequence[Sample], of: Callable[[R], E]) -> dict[str, E]:
+        """Return what there is of all complete samples, in the order of the sheet.
+
+        :param of: what of a result is the like of what was found of earlier ones.
+        """
+        found = {**self.earlier, **{name: of(result) for name, result in self.finished.items()}}
+        return {sample.name: found[sample.name] for sample in samples if sample.name in found}
+
     def refuse_incomplete(self) -> None:
         """Fail where a sample failed or lacks the reads of some POD5 files; what is complete stands.
 
@@ -153,11 +169,87 @@ def call_each(
     return called
 
 
-def place_of(sample: Sample, config: PredictConfig, output: Path) -> Path:
-    """Return what a sample's run has as its output: its BAM, or the folder of the tables."""
-    return output if config.format == "tsv" else output / f"{sample.name}.bam"
-
-
 def decisive(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings by which two runs over a sample differ."""
     return {name: value for name, value in settings.items() if name not in _WITHOUT_EFFECT}
+
+
+class Command(NamedTuple):
+    """What all samples of a command share, looked at once.
+
+    :ivar sources: their POD5 and BAM are the samples' own.
+    :ivar files: which files those of the command are; None for one that is not there.
+    :ivar description: sha256 of the model's description.
+    """
+
+    model: Path
+    sources: ReadSources
+    config: PredictConfig
+    output: Path
+    files: Mapping[Path, Identity | None]
+    description: str
+
+    @classmethod
+    def begin(cls, model: Path, sources: ReadSources, config: PredictConfig, output: Path) -> Command:
+        """Look at the files that the samples share."""
+        shared = (model, sources.reference, sources.read_sites, *config.files)
+        files = {path: Identity.of(path) for path in shared if path is not None}
+        description = hashlib.sha256((model / DESCRIPTION).read_bytes()).hexdigest()
+        return cls(model, sources, config, output, files, description)
+
+    def sources_of(self, sample: Sample) -> ReadSources:
+        """Return where a sample's reads are."""
+        return replace(self.sources, pod5=sample.pod5, bam=sample.bam)
+
+    def config_of(self, sample: Sample) -> PredictConfig:
+        """Return how a sample is called."""
+        return replace(self.config, sample=sample.name)
+
+    def place_of(self, sample: Sample) -> Path:
+        """Return what a sample's run has as its output: its BAM, or the folder of the tables."""
+        return self.output if self.config.format == "tsv" else self.output / f"{sample.name}.bam"
+
+    def files_of(self, sample: Sample) -> dict[Path, Identity | None]:
+        """Return which files a sample is called from as they are now, the command's among them."""
+        return {**self.files, **{path: Identity.of(path) for path in (*sample.pod5, sample.bam)}}
+
+    def identity_of(self, sample: Sample, files: Mapping[Path, Identity | None], **rules: Any) -> str:
+        """Return the digest of all that decides a sample's tables; files are known by size, time and, small ones, content.
+
+        :param files: of :meth:`files_of`.
+        :param rules: by which reads are called.
+        """
+        paths = [*sample.pod5, sample.bam, self.sources.reference, self.sources.read_sites, *self.config.files]
+        identities = [files[path] for path in paths if path is not None]
+        content = {
+            "model": self.description,
+            **rules,
+            "files": [None if identity is None else asdict(identity) for identity in identities],
+            "settings": decisive(to_mapping(self.config)),
+            "sources": choices_of(self.sources),
+        }
+        return digest_of(content)
+
+    def stamp_of(self, stamp: Stamp, sample: Sample, files: Mapping[Path, Identity | None]) -> Stamp:
+        """Return the provenance of a sample's files.
+
+        :param files: of :meth:`files_of`.
+        """
+        inputs = [self.model, *sample.pod5, sample.bam, self.sources.reference, self.sources.read_sites]
+        identities = (files[path] for path in inputs if path is not None)
+        return replace(stamp, inputs=tuple(found for found in identities if found is not None))
+
+    def refuse_inputs(
+        self, samples: Sequence[Sample], plan: Callable[[Sample], OutputFiles], combined: Iterable[Path]
+    ) -> None:
+        """Refuse a folder in which one sample's outputs would take the place of what another is made from.
+
+        :param plan: the files of a sample.
+        :param combined: the tables over all samples.
+        """
+        inputs = [self.sources.reference, self.sources.read_sites, *self.config.files]
+        inputs += [path for sample in samples for path in (*sample.pod5, sample.bam)]
+        for sample in samples:
+            plan(sample).refuse_inputs(inputs)
+        for path in combined:
+            refuse_input_as_output(path, inputs)

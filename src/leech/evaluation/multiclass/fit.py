@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leech.errors import InputError
-from leech.evaluation.fit import deal
+from leech.evaluation.fit import deal, held_out_losses
 from leech.evaluation.metrics import Bools, Floats
 from leech.evaluation.multiclass.metrics import Classes, log_loss
 from leech.models.calibration import CLASS_METHODS, ClassCalibration, ClassMethod, softmax
@@ -119,14 +119,9 @@ def cross_validate(reads: LabelledClasses, num_folds: int, seed: int) -> dict[st
     Parents are dealt to the folds class by class. A method that a fold cannot be fitted with is left out.
     """
     folds = deal(reads.classes, reads.parents, num_folds, seed)
-    losses = {"none": log_loss(reads.classes, softmax(reads.logits))}
-    for method in CLASS_METHODS:
-        held_out = np.empty_like(reads.logits)
-        try:
-            for fold in range(num_folds):
-                inside = folds == fold
-                held_out[inside] = fit(method, reads.take(~inside)).apply(reads.logits[inside])
-        except InputError:
-            continue
-        losses[method] = log_loss(reads.classes, held_out)
-    return {method: loss for method, loss in losses.items() if loss is not None}
+
+    def held_out(method: ClassMethod, inside: Bools) -> Floats:
+        return fit(method, reads.take(~inside)).apply(reads.logits[inside])
+
+    raw = softmax(reads.logits)
+    return held_out_losses(CLASS_METHODS, held_out, folds, num_folds, raw, lambda p: log_loss(reads.classes, p))

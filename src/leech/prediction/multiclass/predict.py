@@ -22,7 +22,7 @@ from leech.data.proportion import wilson
 from leech.data.reasons import Counts
 from leech.data.refine import RefinementTally
 from leech.data.stream import ReadStream
-from leech.models.bundle import ModelIdentity, load_bundle
+from leech.models.bundle import LoadedModel, ModelIdentity
 from leech.models.learnt import Overlap
 from leech.prediction.config import PredictConfig
 from leech.prediction.multiclass.calls import ClassCall, ClassRules
@@ -124,6 +124,7 @@ class ClassPredictResult:
 
 def predict_classes(
     model: Path,
+    loaded: LoadedModel,
     sources: ReadSources,
     config: PredictConfig,
     output: Path,
@@ -136,10 +137,10 @@ def predict_classes(
 ) -> ClassPredictResult:
     """Call every read of a run; parameters and errors as of :func:`leech.prediction.predict.predict`.
 
+    :param loaded: what the model folder holds.
     :param identity: by which a later command knows the finished run again; stands in its record.
     :param clock: seconds, for the time that is left.
     """
-    loaded = load_bundle(model)
     labels = loaded.bundle.labels
     rules = ClassRules.of(config, loaded.bundle)
     files = plan_files(sources, config, output)

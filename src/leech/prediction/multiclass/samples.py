@@ -8,19 +8,17 @@ name, at its end.
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from leech.config import to_mapping
 from leech.console import Progress, Table
 from leech.data.config import ReadSources
 from leech.errors import MismatchError
-from leech.models.bundle import DESCRIPTION, ModelBundle, read_bundle
+from leech.models.bundle import load_bundle
 from leech.prediction.config import PredictConfig
 from leech.prediction.multiclass.calls import ClassRules
 from leech.prediction.multiclass.predict import ClassPredictResult, plan_files, predict_classes
@@ -28,9 +26,9 @@ from leech.prediction.multiclass.tally import ClassTally, StateCounts
 from leech.prediction.multiclass.writers import SUMMARY, shown, write_combined
 from leech.prediction.names import RECORD, SUMMARIES
 from leech.prediction.outputs import OutputFiles
-from leech.prediction.record import CLASSES_FORMAT, RUN_AGAIN, choices_of, read_record
-from leech.prediction.sheet import COMBINED, Called, Sample, call_each, decisive, place_of
-from leech.provenance import Identity, Stamp, atomic_file, digest_of, refuse_input_as_output
+from leech.prediction.record import CLASSES_FORMAT, RUN_AGAIN, read_record
+from leech.prediction.sheet import COMBINED, Called, Command, Sample, call_each
+from leech.provenance import Identity, Stamp, atomic_file
 
 
 @dataclass(frozen=True)
@@ -97,44 +95,42 @@ def predict_class_samples(
 
     :param config: with the format filled in.
     """
-    bundle = read_bundle(model)
-    ClassRules.of(config, bundle)
+    loaded = load_bundle(model)
+    rules = ClassRules.of(config, loaded.bundle)
     combined = output / f"{COMBINED}.{SUMMARY}.tsv.gz"
-    inputs = [sources.reference, sources.read_sites, *(path for one in samples for path in (*one.pod5, one.bam))]
-    for sample in samples:
-        _plan(sample, sources, config, output).refuse_inputs(inputs)
-    refuse_input_as_output(combined, inputs)
-    identities = {sample.name: _identity(model, sample, sources, config) for sample in samples}
-    done = {} if force else _earlier_tallies(samples, identities, sources, config, output, bundle)
+    command = Command.begin(model, sources, config, output)
+    command.refuse_inputs(samples, lambda sample: _plan(command, sample), [combined])
+    done = {} if force else _earlier_tallies(command, samples, rules, loaded.bundle.labels)
 
     def call(sample: Sample) -> ClassPredictResult:
+        files = command.files_of(sample)
         return predict_classes(
             model,
-            replace(sources, pod5=sample.pod5, bam=sample.bam),
-            replace(config, sample=sample.name),
-            place_of(sample, config, output),
-            identity=identities[sample.name],
+            loaded,
+            command.sources_of(sample),
+            command.config_of(sample),
+            command.place_of(sample),
+            identity=_identity(command, sample, files, rules),
             # What is incomplete by its own account is replaced unasked.
             force=force or sample.name in done,
             progress=progress,
-            stamp=_stamp_of(stamp, model, sample, sources),
+            stamp=command.stamp_of(stamp, sample, files),
             clock=time.monotonic,
         )
 
     called = call_each(samples, lambda sample: done.get(sample.name), call)
-    complete = {**called.earlier, **{name: result.tally for name, result in called.finished.items()}}
-    tallies = {sample.name: complete[sample.name] for sample in samples if sample.name in complete}
+    tallies = called.complete(samples, lambda result: result.tally)
     if tallies:
         # It is made of the samples' own files and grows with them, so there is nothing to lose.
         with atomic_file(combined, force=True) as partial:
-            write_combined(partial, tallies, bundle.labels, config.min_depth)
+            write_combined(partial, tallies, loaded.bundle.labels, config.min_depth)
         if force:
             # Made of samples that a model of two states had called, and that were called again.
             for name in SUMMARIES.values():
                 (output / f"{COMBINED}.{name}.tsv.gz").unlink(missing_ok=True)
     return ClassSamplesResult(
         path=output,
-        labels=bundle.labels,
+        labels=loaded.bundle.labels,
         called=called,
         tallies=tallies,
         min_depth=config.min_depth,
@@ -142,38 +138,16 @@ def predict_class_samples(
     )
 
 
-def _plan(sample: Sample, sources: ReadSources, config: PredictConfig, output: Path) -> OutputFiles:
-    own = replace(sources, pod5=sample.pod5, bam=sample.bam)
-    return plan_files(own, replace(config, sample=sample.name), place_of(sample, config, output))
+def _plan(command: Command, sample: Sample) -> OutputFiles:
+    return plan_files(command.sources_of(sample), command.config_of(sample), command.place_of(sample))
 
 
-def _stamp_of(stamp: Stamp, model: Path, sample: Sample, sources: ReadSources) -> Stamp:
-    inputs = [model, *sample.pod5, sample.bam, sources.reference, sources.read_sites]
-    identities = (Identity.of(path) for path in inputs if path is not None)
-    return replace(stamp, inputs=tuple(found for found in identities if found is not None))
-
-
-def _identity(model: Path, sample: Sample, sources: ReadSources, config: PredictConfig) -> str:
-    """Return the digest of all that decides a sample's tables; files are known by size, time and, small ones, content."""
-    paths = [*sample.pod5, sample.bam, sources.reference, sources.read_sites]
-    files = [Identity.of(path) for path in paths if path is not None]
-    content = {
-        "model": hashlib.sha256((model / DESCRIPTION).read_bytes()).hexdigest(),
-        "rules": [config.min_confidence or 0.0, config.abstain_junction_indel],
-        "files": [None if file is None else asdict(file) for file in files],
-        "settings": decisive(to_mapping(config)),
-        "sources": choices_of(sources),
-    }
-    return digest_of(content)
+def _identity(command: Command, sample: Sample, files: Mapping[Path, Identity | None], rules: ClassRules) -> str:
+    return command.identity_of(sample, files, rules=list(rules))
 
 
 def _earlier_tallies(
-    samples: Sequence[Sample],
-    identities: Mapping[str, str],
-    sources: ReadSources,
-    config: PredictConfig,
-    output: Path,
-    bundle: ModelBundle,
+    command: Command, samples: Sequence[Sample], rules: ClassRules, labels: Sequence[str]
 ) -> dict[str, ClassTally | None]:
     """Return the calls of the samples that the folder holds already; None for one that is incomplete.
 
@@ -183,20 +157,21 @@ def _earlier_tallies(
     found: dict[str, ClassTally | None] = {}
     others = []
     for sample in samples:
-        path = output / f"{sample.name}.{RECORD}"
+        path = command.output / f"{sample.name}.{RECORD}"
         if not path.is_file():
             continue
         record = read_record(path, RUN_AGAIN, CLASSES_FORMAT)
         lacks_reads = bool(record.get("unreadable_pod5"))
-        if record.get("identity") != identities[sample.name] and not lacks_reads:
+        is_same = record.get("identity") == _identity(command, sample, command.files_of(sample), rules)
+        if not is_same and not lacks_reads:
             others.append(f"'{sample.name}'")
             continue
-        is_complete = not lacks_reads and all(file.is_file() for file in _plan(sample, sources, config, output).all)
-        found[sample.name] = _tally_of(record, bundle.labels) if is_complete else None
+        is_complete = not lacks_reads and all(file.is_file() for file in _plan(command, sample).all)
+        found[sample.name] = _tally_of(record, labels) if is_complete else None
     if others:
         raise MismatchError(
-            f"'{output}' holds {len(others)} of the {len(samples)} samples as a run with another model, other settings or "
-            f"other inputs left them: {', '.join(others)}. Nothing was run or replaced.",
+            f"'{command.output}' holds {len(others)} of the {len(samples)} samples as a run with another model, other "
+            f"settings or other inputs left them: {', '.join(others)}. Nothing was run or replaced.",
             hint="Give --force to call all samples again and replace the earlier results, or another output folder with -o.",
         )
     return found
